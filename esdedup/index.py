@@ -31,21 +31,23 @@ from esdedup.records.query_files import RecordQuery, queries_in_files, text_in_f
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
 from esdedup.search.scopes import query_scope, scope_paths, warning_of_query
-from esdedup.search.similar import NEEDS_FIELDS, request_body, similar
+from esdedup.search.similar import NEEDS_FIELDS, request_body, similar, verified
 from esdedup.search.warnings import BLANK_QUERY, missing_matches, too_short
 from esdedup.sketch.comparisons import JaccardSimilarity
 from esdedup.sketch.limits import Limits, PairSettings, QuerySettings
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.sketch.within import Within
-from esdedup.stores import BulkPolicy, changes, stored_meta, waits_of
+from esdedup.stores import BulkPolicy, Store, changes, stored_meta, waits_of
 from esdedup.stores.connection import (
     Connection,
     ConnectionSettings,
     check_file_name,
     connection_to,
 )
+from esdedup.stores.elastic.bodies import Body, Hit
 from esdedup.stores.elastic.client_connection import Client, connection_through, is_client
+from esdedup.stores.elastic.queries import candidates_of_hits
 from esdedup.stores.fields import parts_of, text_in, text_of, value_at
 from esdedup.stores.judgements import PREFIX, StoredJudgements, checked_id
 from esdedup.stores.location import IndexLocation
@@ -62,7 +64,10 @@ _SECONDS_TO_SHOW = 2.0
 
 
 class Index:
-    """One index in a store. Use it as a context manager, or call `close`."""
+    """One index in a store. Use it as a context manager, or call `close`.
+
+    Threads can share it. Calls of a closed index raise UsageError.
+    """
 
     DEFAULT_FILE: ClassVar = DEFAULT_FILE
     """The file of `esdedup.open` if none is named."""
@@ -76,7 +81,7 @@ class Index:
         text_field: TextFields | None = None,
     ) -> None:
         require_scheme(scheme)
-        self.location, self.store = location, location.store()
+        self.location, self._store = location, location.store()
         self._scheme = scheme
         self._text_fields = None if text_field is None else names_of(text_field)
         self._meta: IndexMeta | None = None
@@ -93,14 +98,35 @@ class Index:
     def close(self) -> None:
         """Close the file, or the connections to the cluster."""
         self._is_closed = True
-        self.store.close()
+        self._store.close()
         if self._folder is not None:
             self._folder.cleanup()
 
     def __repr__(self) -> str:
         """Return the place of the index, and its number of documents now."""
-        place = self.store.where.removeprefix("index ")
+        place = self.where.removeprefix("index ")
         return f"<Index {place}: {'closed' if self._is_closed else self._size()}>"
+
+    @property
+    def where(self) -> str:
+        """The name and place of the index, for messages, also when it is closed."""
+        return self._store.where
+
+    @property
+    def address(self) -> str:
+        """The address of the cluster, or the path of the file, also when it is closed."""
+        return self._store.address
+
+    @property
+    def store(self) -> Store:
+        """The store of the index. Raises UsageError if the index is closed."""
+        if self._is_closed:
+            raise UsageError(f"{self.where} is closed: open it again")
+        return self._store
+
+    @store.setter
+    def store(self, store: Store) -> None:
+        self._store = store
 
     def _size(self) -> str:
         """Return the number of documents in words, without retrying requests."""
@@ -123,14 +149,16 @@ class Index:
 
         Raises IndexNotFound if it does not exist, SchemeMismatch if it holds others than requested.
         """
-        if self._meta is None or time.monotonic() > self._read_at + waits_of(self.store).mapping:
+        # Another thread may clear `_meta` meanwhile.
+        meta = self._meta
+        if meta is None or time.monotonic() > self._read_at + waits_of(self.store).mapping:
             self._read_at = time.monotonic()
             stored = stored_meta(self.store)
-            if self._meta is None:
+            if meta is None:
                 # `esdedup switch` may change it later, while the index is open.
                 stored.require(self._requested(stored), self.store.where)
-            self._meta = stored
-        return self._meta
+            self._meta = meta = stored
+        return meta
 
     @property
     def scheme(self) -> Scheme:
@@ -285,18 +313,19 @@ class Index:
 
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
         """Return the results of many queries, in their order."""
+        results = similar(self.store, self.meta_of(limits), queries, limits)
+        return [self._without_our_fields(result) for result in results]
+
+    def _without_our_fields(self, result: Result) -> Result:
+        """Return the result, whose matches have the fields that the documents came with."""
         token_fields = {sketched.field for sketched in self.meta.sketched_with_next}
         hidden = {self.meta.marks_field, *token_fields}
-        results = similar(self.store, self.meta_of(limits), queries, limits)
 
         def without_our_fields(match: Match) -> Match:
             source = {name: value for name, value in match.source.items() if name not in hidden}
             return replace(match, source=source)
 
-        return [
-            replace(result, matches=[without_our_fields(match) for match in result.matches])
-            for result in results
-        ]
+        return replace(result, matches=[without_our_fields(match) for match in result.matches])
 
     def query(
         self,
@@ -381,16 +410,82 @@ class Index:
             return [warning_of_query(limits.within)]
         return [*missing_matches(result, limits, self.scheme, of_many=True)]
 
+    @accepts(Limits, "query")
     def request_body(
-        self, query: Query, limits: Limits, *, collapse: bool = False
+        self,
+        text: str | None = None,
+        *,
+        id: str | None = None,
+        filters: Sequence[Mapping[str, object]] = (),
+        collapse: bool = False,
+        limits: Limits | None = None,
+        **settings: Unpack[QuerySettings],
     ) -> dict[str, Any]:
+        """Return the body of a `_search` for candidates, which `verify` compares.
+
+        Any client can send it. Its hits share tokens with the text; how similar they are is known
+        only after `verify`.
+
+        text, id: either is needed. A document doesn't match itself.
+        filters: queries in the cluster's own language that a hit must meet too.
+        collapse: only the best of a group; documents without a group count as one group.
+        limits: how to compare, in place of the settings below.
+        sketch: name of the sketch to compare by; None for the scheme's first.
+        threshold: minimum Jaccard similarity, 0 to 1; 0.5 by default, None for the nearest.
+        distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+        k: maximum number of matches.
+        candidates: maximum number of documents to verify.
+        recall: fraction of similar documents to find; 0.999 by default, or that of the scheme.
+        cover: minimum share in passages, 0 to 1, for a sketch of these.
+        words: minimum number of words of a passage.
+        """
+        limits = from_settings(Limits, settings, limits, "query")
+        query = self.query(text, id, filters, limits.sketch)
+        return {**self.request_body_of(query, limits, collapse=collapse)}
+
+    def request_body_of(self, query: Query, limits: Limits, *, collapse: bool = False) -> Body:
         """Return the body of a `_search` for candidates of a query.
 
         collapse: only the best of a group; documents without a group count as one group.
         """
         meta = self.meta_of(limits)
-        body = request_body(meta, query, limits)
+        fields = [sketched.field for sketched in self.meta.sketched_with_next]
+        body = request_body(meta, query, limits, fields)
         return {**body, "collapse": {"field": f"{meta.marks_field}.group"}} if collapse else body
+
+    @accepts(Limits, "query")
+    def verify(
+        self,
+        text: str,
+        hits: Body | Iterable[Hit],
+        *,
+        limits: Limits | None = None,
+        **settings: Unpack[QuerySettings],
+    ) -> Result:
+        """Return those of the hits of a `request_body` that are similar to its text.
+
+        It sends no search. Without a threshold, only the documents that the one search returned
+        are compared, so `recall` may be lower than that of `similar`.
+
+        text: as of `request_body`.
+        hits: the answer to the search, or its hits alone, which don't report truncation. They need
+        the text fields in `_source`.
+        limits: as of `request_body`, in place of the settings below.
+        sketch: name of the sketch to compare by; None for the scheme's first.
+        threshold: minimum Jaccard similarity, 0 to 1; 0.5 by default, None for the nearest.
+        distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+        k: maximum number of matches.
+        candidates: maximum number of documents to verify.
+        recall: fraction of similar documents to find; 0.999 by default, or that of the scheme.
+        cover: minimum share in passages, 0 to 1, for a sketch of these.
+        words: minimum number of words of a passage.
+
+        Raises UsageError for hits without the fields that are compared.
+        """
+        limits = from_settings(Limits, settings, limits, "query")
+        meta, query = self.meta_of(limits), self.query(text, sketch=limits.sketch)
+        candidates = candidates_of_hits(hits, meta.text_fields)
+        return self._without_our_fields(verified(self.store, meta, query, limits, candidates))
 
     @accepts(Limits, "pairs")
     def pairs(

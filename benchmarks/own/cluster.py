@@ -45,9 +45,8 @@ from esdedup.search.candidates import candidate_queries
 from esdedup.sketch.banding import expected_recall
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import shingle_sets, sketch
-from esdedup.stores.elastic.queries import candidates_body
+from esdedup.stores.elastic.queries import candidates_body, unread_paths
 from esdedup.stores.elastic.store import ClusterStore
-from esdedup.stores.mapping import TOKEN_PATHS
 from esdedup.text.jaccard import jaccard
 
 INDEX = "esdedup-benchmark-scale"
@@ -158,7 +157,7 @@ class Bench:
             {
                 "query": {"terms": {f"{meta.field}.minhash": [*itertools.chain(*one.groups)]}},
                 "size": max(1, size),
-                "_source": {"excludes": TOKEN_PATHS},
+                "_source": {"excludes": unread_paths([])},
             }
             for one, size in zip(self._recalls(texts), hits, strict=True)
         ]

@@ -184,7 +184,7 @@ def message(*texts: str | None) -> None:
 
 def place_of(index: Index) -> dict[str, str]:
     """Return the name and the address of an index, for the report of a command."""
-    return {"index": index.location.index, "address": index.store.address}
+    return {"index": index.location.index, "address": index.address}
 
 
 def print_counts(

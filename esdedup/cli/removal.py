@@ -78,7 +78,7 @@ def conclude(
         return None
     if groups.duplicates:
         into = f" to {removal.to!r}" if removal.to is not None else ""
-        output.confirm(f"{capital(action)} these{into}, in {index.store.where}?", removal.yes)
+        output.confirm(f"{capital(action)} these{into}, in {index.where}?", removal.yes)
     with output.totalling(
         admin.DedupReport(),
         capital(action),
@@ -138,7 +138,7 @@ def show_changes(
     """Print counts, and some of the skipped documents. advice: where all of them are."""
     conflicts = sum(failure.conflict for failure in failures)
     counts |= {"changed_meanwhile": conflicts, "failed": len(failures) - conflicts}
-    title = capital(index.store.where)
+    title = capital(index.where)
     output.print_counts(counts, as_json, title=title, details={**output.place_of(index), **details})
     for failure in failures[:_FAILURES_SHOWN]:
         message(f"{failure.id}: {failure.reason}")

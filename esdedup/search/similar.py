@@ -133,21 +133,27 @@ class _Search:
         for level in self.levels:
             # The candidates of a level are freed before the next one fetches its own.
             self._look_up(level)
-        return [self._result(row) for row in range(len(self.queries))]
+        return [self.result(row) for row in range(len(self.queries))]
 
     def _look_up(self, level: Sketch) -> None:
         """Add the documents that are found at a level to the answers."""
-        queries = self._candidate_queries(level)
+        queries = self.candidate_queries(level)
         if not queries:
             return
         candidates = _candidates(self.store, [*queries.values()], self.limits.candidates)
+        self.add(level, queries, candidates)
+
+    def add(
+        self, level: Sketch, queries: Mapping[int, CandidateQuery], candidates: Sequence[Candidates]
+    ) -> None:
+        """Add the candidates at a level to the answers. queries: by row."""
         matches = self._matches(level, [*queries], candidates)
         for row, candidates_of_query, matches_of_query in zip(
             queries, candidates, matches, strict=True
         ):
             self.answers[row].add(queries[row], level, candidates_of_query, matches_of_query)
 
-    def _candidate_queries(self, level: Sketch) -> dict[int, CandidateQuery]:
+    def candidate_queries(self, level: Sketch) -> dict[int, CandidateQuery]:
         """Return the queries for candidates at a level, by row, as far as they need any."""
         queries = candidate_queries(self.meta, level, self.sketches, self.queries)
         rows = np.flatnonzero(self.sketches.filled).tolist()
@@ -273,7 +279,7 @@ class _Search:
         tokens.pop(level.key, None)
         return {**document.source, self.meta.field: tokens}
 
-    def _result(self, row: int) -> Result:
+    def result(self, row: int) -> Result:
         """Return the result of a query."""
         scope = self.queries[row].scope
         if scope is not None and scope.is_missing:
@@ -412,8 +418,12 @@ def with_texts(meta: IndexMeta, candidates: Candidates) -> list[tuple[Document, 
     return [*zip(documents, normalise(texts, meta.scheme.normalisation), strict=True)]
 
 
-def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any]:
+def request_body(
+    meta: IndexMeta, query: Query, limits: Limits, token_fields: Sequence[str]
+) -> dict[str, Any]:
     """Return the body of a `_search` for the candidates of a query, which the client must verify.
+
+    token_fields: all fields of the index with tokens, which hits don't need.
 
     A text without any shingle finds nothing, nor does one whose tokens are all in the stop list.
     Raises UsageError for limits with a scope.
@@ -428,10 +438,25 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     queries = candidate_queries(meta, level, sketches, [query])
     (candidate_query,) = without_stopped(meta, queries)
     body = {**candidates_body(with_least(candidate_query, level, limits), limits.candidates)}
-    body["_source"] = {"excludes": unread_paths([candidate_query])}
+    body["_source"] = {"excludes": unread_paths([candidate_query], token_fields)}
     if not sketches.filled[0] or not candidate_query.groups:
         body["query"] = {"match_none": {}}
     return body
+
+
+def verified(
+    store: Store, meta: IndexMeta, query: Query, limits: Limits, candidates: Candidates
+) -> Result:
+    """Return those of the candidates of a `request_body` that are similar to its query."""
+    search = _Search(store, meta, [query], limits)
+    level = search.levels[-1]
+    queries = search.candidate_queries(level)
+    if not search.sketches.filled[0]:
+        # The search of such a text finds nothing.
+        return Result([], 0, False, total=0)
+    if queries:
+        search.add(level, queries, [candidates])
+    return search.result(0)
 
 
 def levels_of(scheme: Scheme, chosen: Sketch) -> list[Sketch]:

@@ -20,8 +20,8 @@ from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.fields import quoted, text_at
 from esdedup.stores.stop_list import stop_entries
 
-TOKEN_PATHS = [f"{FIELD}*.{name}*" for name, kind in KINDS.items() if not kind.by_server]
-"""The lists of tokens, which queries leave out of the documents they return."""
+TOKEN_NAMES = [name for name, kind in KINDS.items() if not kind.by_server]
+"""How the names of the lists of tokens in documents begin."""
 _FIELD_NAME = re.compile(f"{FIELD}[A-Za-z0-9_]*")
 
 IndexMapping = Mapping[str, Any]

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 import esdedup
-from esdedup.models import Query
-from esdedup.sketch.limits import Limits
 from esdedup.stores import Store
 from tests.helpers.arrivals import family
 from tests.helpers.commands import run_command
@@ -48,7 +46,7 @@ def test_the_command_chooses_a_scheme_that_can_be_used(
     with esdedup.open(tmp_path / "other.db", scheme=scheme) as index:
         index.add(texts)
         found = len(index.pairs(threshold=0.7))
-        body = index.request_body(Query(texts[0]), Limits(threshold=0.7))
+        body = index.request_body(texts[0], threshold=0.7)
     expected = (chosen["expected"]["similar"] - chosen["expected"]["missed"]) * 600 / 2
     assert found == pytest.approx(expected, rel=0.15)
     # The price is that of a query as it is sent.

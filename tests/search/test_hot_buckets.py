@@ -136,7 +136,7 @@ def test_a_stop_list_makes_queries_cheaper_and_says_so(filled: Filled) -> None:
         # Documents keep their tokens, and new ones get all of theirs.
         index.add([{"id": "new", "text": TEXTS["d3"]}])
         assert index.similar(id="new", threshold=1.0).matches[0].id == "d3"
-        body = index.request_body(index.query(TEXTS["d3"]), esdedup.Limits())
+        body = index.request_body(TEXTS["d3"])
         assert len(body["query"]["bool"]["should"]) == index.similar(TEXTS["d3"]).asked
     ran = filled.run("similar", "--id", "d3")
     assert "bands of the text were skipped" in ran.err
@@ -163,9 +163,7 @@ def test_a_text_of_which_all_is_stopped(filled: Filled) -> None:
         result = index.similar(ENGLISH)
         assert (result.matches, result.candidates, result.asked) == ([], 0, 0)
         assert (result.stopped, result.blind, result.truncated) == (23, True, False)
-        assert index.request_body(index.query(ENGLISH), esdedup.Limits())["query"] == {
-            "match_none": {}
-        }
+        assert index.request_body(ENGLISH)["query"] == {"match_none": {}}
         empty = index.similar("...")
         assert (empty.stopped, empty.asked, empty.blind) == (0, 0, False)
         policy = esdedup.DuplicatePolicy("skip")

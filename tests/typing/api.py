@@ -72,9 +72,12 @@ def searching(index: esdedup.Index) -> None:
     index.similar(id="a", sketch="simhash", distance=7, filters=[{"term": {"tenant": "a"}}])
     query: esdedup.Query = index.query("The council met")
     results: list[esdedup.results.Result] = index.similar_many([query], esdedup.Limits(k=3))
-    body: dict[str, Any] = index.request_body(query, esdedup.Limits(), collapse=True)
+    body: dict[str, Any] = index.request_body("The council met", threshold=0.7, collapse=True)
+    verified: esdedup.results.Result = index.verify("The council met", {"hits": {}}, threshold=0.7)
+    index.verify("The council met", [{"_id": "a"}], limits=esdedup.Limits())
+    index.request_body_of(query, esdedup.Limits(), collapse=True)
     explanation: Explanation = index.explain("a", "b")
-    print(len(results), body, explanation.similarity)
+    print(len(results), body, verified, explanation.similarity)
 
 
 def whole_index(index: esdedup.Index) -> None:

@@ -13,6 +13,8 @@ from esdedup.spark import dedup, groups, read_index, similar_pairs, write_groups
 
 def misspelt_settings(index: esdedup.Index, texts: list[str]) -> None:
     index.similar("a text", threshhold=0.5)  # type: ignore[call-arg]
+    index.request_body("a text", threshhold=0.5)  # type: ignore[call-arg]
+    index.verify("a text", [], threshhold=0.5)  # type: ignore[call-arg]
     index.pairs(threshhold=0.5)  # type: ignore[call-arg]
     index.groups(threshhold=0.5)  # type: ignore[call-arg]
     index.group(threshhold=0.5)  # type: ignore[call-arg]

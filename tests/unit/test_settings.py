@@ -19,6 +19,8 @@ from esdedup.stores.connection import ConnectionSettings, connection_to
 
 CALLS: dict[Callable[..., object], type] = {
     Index.similar: QuerySettings,
+    Index.request_body: QuerySettings,
+    Index.verify: QuerySettings,
     Index.pairs: PairSettings,
     Index.groups: GroupingSettings,
     Index.group: GroupingSettings,

@@ -56,7 +56,7 @@ def _show(index: Index, groups: Groups, k: int, as_json: bool, apply: bool) -> N
     message(*groups.warnings(grouping.limits))
     message(groups.unordered.warning(grouping.keep))
     if not as_json:
-        title = capital(index.store.where)
+        title = capital(index.where)
         output.print_groups(groups, k, "-k N shows more, --json all", title)
         left_whole = [
             [*zip(conflict.labels, conflict.ids, strict=True)]
@@ -123,7 +123,7 @@ def undo_command(
             message(f"{reader.damage}; what follows can't be restored")
         elif not documents:
             message("Nothing to restore: the run changed no document")
-        output.confirm(f"Restore them, in {index.store.where}?", yes or not documents)
+        output.confirm(f"Restore them, in {index.where}?", yes or not documents)
         with output.totalling(
             admin.UndoReport(),
             "Restoring",

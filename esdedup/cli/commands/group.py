@@ -40,7 +40,7 @@ def group_command(
         output.Progress() as progress,
     ):
         output.warn_before(index, grouping.limits)
-        where, place = index.store.where, output.place_of(index)
+        where, place = index.where, output.place_of(index)
         folder = work or index.location.work_folder("group")
         if dry_run:
             groups = index.groups(work=folder, on_step=progress.step, grouping=grouping)

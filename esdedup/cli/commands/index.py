@@ -110,7 +110,7 @@ def index_command(
             report = opened.ingest(chunks, letters, settings)
             opened.store.refresh()
         used = opened.scheme
-    title = output.capital(opened.store.where)
+    title = output.capital(opened.where)
     counts = asdict(report)
     if not policy.within:
         del counts["unscoped"]

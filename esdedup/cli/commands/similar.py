@@ -150,7 +150,7 @@ def query_command(
     with target.open() as index:
         limits = search.chosen(index, limits)
         query = search.query(index, limits)
-        print_json(index.request_body(query, limits, collapse=collapse))
+        print_json(index.request_body_of(query, limits, collapse=collapse))
         if stop := index.meta.stop:
             message(f"The search skips the stop list of the index ({count(len(stop), 'token')})")
 

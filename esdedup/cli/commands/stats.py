@@ -23,7 +23,7 @@ def stats_command(
     Example: esdedup stats -i news --hot 10
     """
     with target.open() as index:
-        statistics, meta, where = index.statistics(), index.meta, index.store.where
+        statistics, meta, where = index.statistics(), index.meta, index.where
         largest = index.hot_buckets(hot) if hot is not None else None
     if as_json:
         document = {
@@ -119,7 +119,7 @@ def stop_command(
         if after != set(before):
             index.stop_list.replace(sorted(after))
             now = count(len(after), "token")
-            message(f"The stop list of {index.store.where} has {now}, and had {len(before):,}")
+            message(f"The stop list of {index.where} has {now}, and had {len(before):,}")
         sizes = index.stop_list.sizes() if over is None else {}
         for stopped in index.stop_list.sketches():
             if lost := stopped.measure.unguaranteed:
@@ -165,7 +165,7 @@ def drop_command(target: Target, yes: bool = yes()) -> None:
     Nothing restores it. To remove tokens from an index of yours, see esdedup switch.
     """
     with target.open() as index:
-        where, documents = capital(index.store.where), index.statistics().documents
+        where, documents = capital(index.where), index.statistics().documents
         message(f"{where}: {count(documents, 'document')}, scheme {index.scheme.id}")
         output.confirm("Delete it with all its documents?", yes)
         index.drop()
