@@ -16,7 +16,11 @@ from pathlib import Path
 from benchmarks.lib.measuring import RESULTS
 
 _DOCS = Path(__file__).parents[1] / "docs"
-PAGES = (_DOCS / "explanation" / "benchmarks.md", _DOCS / "how-to" / "images.md")
+PAGES = (
+    _DOCS / "explanation" / "benchmarks.md",
+    _DOCS / "how-to" / "images.md",
+    _DOCS / "how-to" / "web-services.md",
+)
 SECTION = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 
 
