@@ -14,8 +14,10 @@ from esdedup.models import Document, Query
 from esdedup.review.decide import logs_of
 from esdedup.review.pages import Parameters, Review
 from esdedup.review.texts import ImageField, PairDetails, alone, pair_of
+from esdedup.search.scopes import warning_of_query
 from esdedup.search.warnings import missing_matches
 from esdedup.sketch.limits import LOOKING, Limits
+from esdedup.sketch.within import Within
 from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.judgements import Verdict
 from esdedup.text.characters import message_of
@@ -51,15 +53,20 @@ class DocumentPages:
                 text = text_at(self.review.document(id).source, fields) or ""
             if not text.strip():
                 raise UsageError("enter a text, or the id of a document that has one")
-            return self._results(parameters, Query(text, id or None))
+            within = self.review.group_search.grouping.limits.within
+            query = Query(text, id or None)
+            if id and within:
+                query = self.review.index.query(id=id, within=within)
+            return self._results(parameters, query)
         except UsageError as error:
             values = {"error": message_of(str(error))}
             return self._page(parameters, values, status=400)
 
     def _results(self, parameters: Parameters, query: Query) -> Response:
         index, number = self.review.index, parameters.integer("number", _NUMBER, _MOST)
+        within = self.review.group_search.grouping.limits.within
         if not self.review.measure.by_threshold:
-            limits = replace(self.review.group_search.grouping.limits, k=number)
+            limits = replace(self.review.group_search.grouping.limits, k=number, within=Within())
         else:
             limits = Limits(threshold=parameters.number("threshold", LOOKING), k=number)
         (result,) = index.similar_many([query], limits)
@@ -74,6 +81,10 @@ class DocumentPages:
             for match in result.matches
         ]
         warnings = self.review.warnings(missing_matches(result, limits, index.scheme))
+        if within and query.scope is None:
+            warnings.append(f"A text has no fields, so its matches are of any scope: {within}")
+        elif query.scope is not None and query.scope.is_missing:
+            warnings = self.review.warnings([warning_of_query(within)])
         total = max(len(pairs), result.total or 0)
         answer = self._page(parameters, {"results": pairs, "total": total, "warnings": warnings})
         # Browsers go back to the answer to a form only if they may keep it.

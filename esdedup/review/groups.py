@@ -16,6 +16,7 @@ from esdedup.groups.templates import split_templates
 from esdedup.review.group_search import head_of, members_of
 from esdedup.review.pages import Parameters, Review
 from esdedup.review.texts import PairDetails, ShownPair, alone, pair_of
+from esdedup.search.scopes import warning_of_missing
 from esdedup.search.warnings import missing_pairs, not_compared
 from esdedup.sketch.scheme import Scheme
 from esdedup.text.arrays import I64
@@ -184,8 +185,9 @@ def described(review: Review, groups: Groups, heads: I64) -> list[tuple[str, int
 def rules_of(grouping: Grouping, scheme: Scheme) -> str:
     """Return how documents are grouped, and which of them stay, in words."""
     limits, keep = grouping.limits, grouping.keep
+    scope = f", within {limits.within}," if limits.within else ""
     if grouping.exact:
-        rule = "Documents with equal texts, once normalised, form a group"
+        rule = f"Documents with equal texts, once normalised{scope or ','} form a group"
     else:
         sketch = scheme.chosen(limits)
         measure = sketch.measure
@@ -196,7 +198,7 @@ def rules_of(grouping: Grouping, scheme: Scheme) -> str:
             compared_to = " to their representative"
         else:
             compared_to = " along a chain of documents"
-        rule = f"Documents with {limit}{compared_to} form a group"
+        rule = f"Documents with {limit}{compared_to}{scope} form a group"
     stays = ", then ".join(map(_stays, keep.rules))
     return f"{rule}. Of each group, the document with {stays} stays, unless one was chosen by hand"
 
@@ -219,6 +221,8 @@ def warnings_of(review: Review, groups: Groups) -> list[str]:
     warnings = [*missing_pairs(groups.recall, groups.capped, grouping.limits)]
     if unordered := groups.unordered.warning(grouping.keep):
         warnings.append(unordered)
+    if unscoped := warning_of_missing(grouping.limits.within, groups.unscoped):
+        warnings.append(unscoped)
     if (statistics := review.group_search.statistics) is not None:
         warnings += not_compared(statistics, 0 if grouping.exact else len(review.index.meta.stop))
     if (reason := review.group_search.outdated) is not None:
