@@ -438,6 +438,7 @@ class Index:
         recall: fraction of similar documents to find; 0.999 by default, or that of the scheme.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        within: refused with UsageError; add the values that hits must have to `filters`.
         """
         limits = from_settings(Limits, settings, limits, "query")
         query = self.query(text, id, filters, limits.sketch)
@@ -479,6 +480,7 @@ class Index:
         recall: fraction of similar documents to find; 0.999 by default, or that of the scheme.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        within: refused with UsageError; add the values that hits must have to `filters`.
 
         Raises UsageError for hits without the fields that are compared.
         """

@@ -428,8 +428,7 @@ def request_body(
     A text without any shingle finds nothing, nor does one whose tokens are all in the stop list.
     Raises UsageError for limits with a scope.
     """
-    if limits.within:
-        raise UsageError("`within` can't be part of a request body: use filters")
+    _refuse_scope(limits)
     level = meta.scheme.chosen(limits)
     if limits.threshold is None:
         # Single values meet at any similarity.
@@ -447,7 +446,11 @@ def request_body(
 def verified(
     store: Store, meta: IndexMeta, query: Query, limits: Limits, candidates: Candidates
 ) -> Result:
-    """Return those of the candidates of a `request_body` that are similar to its query."""
+    """Return those of the candidates of a `request_body` that are similar to its query.
+
+    Raises UsageError for limits with a scope.
+    """
+    _refuse_scope(limits)
     search = _Search(store, meta, [query], limits)
     level = search.levels[-1]
     queries = search.candidate_queries(level)
@@ -457,6 +460,12 @@ def verified(
     if queries:
         search.add(level, queries, [candidates])
     return search.result(0)
+
+
+def _refuse_scope(limits: Limits) -> None:
+    """Raise UsageError for limits with a scope, whose values no request body has."""
+    if limits.within:
+        raise UsageError("`within` can't be part of a request body: use filters")
 
 
 def levels_of(scheme: Scheme, chosen: Sketch) -> list[Sketch]:
