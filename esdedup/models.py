@@ -410,6 +410,8 @@ class Pair:
     equal: the normalised texts are equal.
     of_left, of_right: the share of the words of each document that the other one holds in passages,
     0 to 1; None for another measure.
+    left_index, right_index: the index that `left` or `right` begins with, as several indices behind
+    the name have the id ("offers-000001/1"), or the file; None if only one has it.
     """
 
     left: str
@@ -419,6 +421,8 @@ class Pair:
     equal: bool = False
     of_left: float | None = None
     of_right: float | None = None
+    left_index: str | None = None
+    right_index: str | None = None
 
     @property
     def similarity(self) -> float | None:

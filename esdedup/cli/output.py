@@ -209,6 +209,18 @@ def shown(rows: int, total: int, noun: str, advice: str, nouns: str | None = Non
     return f"{rows:,} of {count(total, noun, nouns)} shown; {advice}"
 
 
+def repeated_ids(documents: int, place: str) -> str | None:
+    """Return how many documents have an id that several places have, if any.
+
+    place: what these are, "index" or "file".
+    """
+    if not documents:
+        return None
+    have = count(documents, "document has an id", "documents have ids")
+    several = {"index": "several indices", "file": "several files"}[place]
+    return f"{have} that {several} have: shown as {place.upper()}/ID"
+
+
 def capital(text: str) -> str:
     """Return the text with a capital letter."""
     return text[:1].upper() + text[1:]

@@ -14,12 +14,13 @@ from esdedup.compare.keep_rule import Unordered, before_others
 from esdedup.compare.labels import require_labels
 from esdedup.compare.plan import Plan
 from esdedup.compare.resources import DEFAULT_MEMORY
+from esdedup.runs.places import LastOfEachId
 from esdedup.runs.shares import Part, Shares, StoredTexts, TextsOf
 from esdedup.search.scopes import Scopes
 from esdedup.sketch.sketch import NO_TEXT, digest_words
 from esdedup.stores.memory_mapped import mapped, mapped_zeros
 from esdedup.text.arrays import I64, U64, Mask, offsets_of
-from esdedup.text.strings import Numbers, Strings, natural_order
+from esdedup.text.strings import Numbers, Strings
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,6 @@ class Columns:
         return int(np.count_nonzero((self.digests == digest_words([NO_TEXT])).all(axis=1)))
 
 
-def last_of_each_id(ids: Strings) -> I64:
-    """Return the row of the last document of each id, in the natural order of ids."""
-    by_id, is_first = natural_order(ids)
-    is_last = np.append(is_first[1:], True)[: is_first.size]
-    rows: I64 = by_id[is_last]
-    return rows
-
-
 def columns_of_part(
     part: Part,
     texts: Sequence[str],
@@ -108,7 +101,7 @@ def columns_of_part(
         return lambda: [texts[row] for row in order[rows].tolist()]
 
     unordered = plan.keep.unordered(part.keys, ids_of)
-    rows = np.arange(part.filled.size) if is_numbered else last_of_each_id(part.ids)
+    rows = np.arange(part.filled.size) if is_numbered else LastOfEachId.of(part.ids).rows
     order = plan.keep.order(rows, part.keys)
     is_earlier = order < earlier
     order = np.concatenate([order[is_earlier], order[~is_earlier]])
@@ -133,7 +126,7 @@ def _ordered(plan: Plan, labels: Sequence[Strings], order: I64) -> Strings:
 def columns_by_id(
     shares: Shares, plan: Plan, first: Sequence[str] = (), memory: int = DEFAULT_MEMORY
 ) -> Columns:
-    """Return the documents of all shares; of several of one id the last one stays.
+    """Return the documents of all shares; of several of one id in one place the last one stays.
 
     first: ids that precede all others. memory: as in `Resources`. The columns are mapped from
     temporary files. Raises UsageError if the keep rule names a field that no document has, or
@@ -142,9 +135,10 @@ def columns_by_id(
     ids = Strings.joined([share.ids() for share in shares.all()])
     keys = _keys(shares)
     unordered = plan.keep.unordered(keys, shares.ids_of)
-    order = plan.keep.order(last_of_each_id(ids), keys)
-    order = before_others(order, ids, first)
-    columns = _in_order(shares, plan, order, ids.picked(order), _ends(shares), memory)
+    last = LastOfEachId.of(ids, shares.places())
+    order = plan.keep.order(last.rows, keys)
+    order = before_others(order, last.ids, first)
+    columns = _in_order(shares, plan, order, last.ids.picked(order), _ends(shares), memory)
     return replace(columns, unordered=unordered)
 
 

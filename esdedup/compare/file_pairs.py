@@ -20,6 +20,7 @@ from esdedup.models import natural
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import RepeatedIds
 from esdedup.records.inputs import Reading
+from esdedup.runs.places import PlacedIds
 from esdedup.runs.run import OnStep, Run, ShareSizes
 from esdedup.search.scopes import scope_paths
 from esdedup.sketch.limits import Limits
@@ -28,12 +29,12 @@ from esdedup.stores.mapping import IndexMeta
 
 
 class FileDocuments(NamedTuple):
-    """The last document of each id of files, in the order that an index has.
+    """The last document of each id of each file, in the order that an index has.
 
     columns: the documents.
     read: number of records.
     failed: number of records that are no documents.
-    repeated: the ids that came before.
+    repeated: the ids that came before in the same file.
     """
 
     columns: Columns
@@ -44,6 +45,10 @@ class FileDocuments(NamedTuple):
     def texts_of(self, ids: list[str]) -> list[str]:
         """Return the texts of documents."""
         ordered = self.columns.ids
+        if isinstance(ordered, PlacedIds):
+            wanted = {*ids}
+            row_of = {id: row for row, id in enumerate(ordered) if id in wanted}
+            return self.columns.texts_of(np.array([row_of[id] for id in ids], np.int64))()
         rows = [bisect_left(ordered, natural(id), key=natural) for id in ids]
         return self.columns.texts_of(np.array(rows, np.int64))()
 
@@ -57,6 +62,8 @@ def pairs_in_files(
 ) -> tuple[SimilarPairs, FileDocuments]:
     """Return the pairs that an index of the same files has, and the documents.
 
+    Documents of several files that have the same id are different ones, unlike in an index.
+
     run: a new one; texts are read from it afterwards. on_read: called with the number of records
     so far.
     """
@@ -65,7 +72,9 @@ def pairs_in_files(
     def on_chunk(chunk: ReadChunk) -> None:
         nonlocal read, failed
         read, failed = read + chunk.lines.size, failed + len(chunk.bad)
-        repeated.add([*chunk.part.ids])
+        places = chunk.part.places
+        files = [] if places is None else [places.names[n] for n in places.numbers.tolist()]
+        repeated.add([*chunk.part.ids], files)
         on_read(read)
 
     columns = read_source(replace(source, on_chunk=on_chunk), run)

@@ -4,7 +4,7 @@ The cost grows with documents plus candidate pairs.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, overload
 
@@ -17,6 +17,7 @@ from esdedup.compare.resources import Resources, no_step
 from esdedup.compare.source import StoreSource, read_store
 from esdedup.compare.verify import verifier_of
 from esdedup.models import Pair
+from esdedup.runs.places import place_in, repeated_in
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
 from esdedup.search.scopes import warning_of_missing
@@ -122,7 +123,16 @@ class SimilarPairs(Tabular):
         of_both = shares.tolist() or [[None] * rows.size] * 2
         for lower_row, upper_row, value, is_equal, *both in zip(*columns, *of_both, strict=True):
             lower_id, upper_id = self.ids[lower_row], self.ids[upper_row]
-            yield Pair(lower_id, upper_id, value, self.measure, is_equal, *both)
+            pair = Pair(lower_id, upper_id, value, self.measure, is_equal, *both)
+            if self.repeated:
+                indices = place_in(self.ids, lower_row), place_in(self.ids, upper_row)
+                pair = replace(pair, left_index=indices[0], right_index=indices[1])
+            yield pair
+
+    @cached_property
+    def repeated(self) -> int:
+        """The number of documents whose id is in several indices, or files."""
+        return repeated_in(self.ids)
 
     @property
     def copies(self) -> int:

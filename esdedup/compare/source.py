@@ -22,6 +22,7 @@ from esdedup.models import WHOLE, Document, Share, value_in
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import documents_of
 from esdedup.records.files import BadRecord, Chunk
+from esdedup.runs.places import Places
 from esdedup.runs.run import OnStep, Run
 from esdedup.runs.shares import Part, Shares, TextsOf
 from esdedup.search.scopes import scope_paths, scope_words
@@ -162,6 +163,8 @@ def read_chunk(
         plan.keep.keys(documents, fields),
         Beside.of_documents(plan, documents),
     )
+    if not is_numbered:
+        part = replace(part, places=Places.of(item.record.file for item in items))
     rejected = {(record.file, record.line) for record in bad}
     lines = [
         -record.line if (record.file, record.line) in rejected else record.line

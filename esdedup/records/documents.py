@@ -268,9 +268,13 @@ class RepeatedIds:
         self.first: str | None = None
         self._seen = SeenValues()
 
-    def add(self, ids: Sequence[str]) -> int:
-        """Add the ids of the next records; return the number of those that came before."""
-        repeated = self._seen.add(np.fromiter(map(hash, ids), np.int64, len(ids)))
+    def add(self, ids: Sequence[str], files: Sequence[str] = ()) -> int:
+        """Add the ids of the next records; return the number of those that came before.
+
+        files: of the records, if only an earlier record of the same file counts.
+        """
+        keys = zip(files, ids, strict=True) if files else ids
+        repeated = self._seen.add(np.fromiter(map(hash, keys), np.int64, len(ids)))
         count = int(np.count_nonzero(repeated))
         if count and self.first is None:
             self.first = repr(ids[int(np.argmax(repeated))])

@@ -333,6 +333,12 @@ def load_arrays(file: IO[bytes], *names: str) -> Arrays:
         return {name: arrays[name] for name in names or arrays.files}
 
 
+def array_names(file: IO[bytes]) -> list[str]:
+    """Return the names of the arrays of a file of `Run.save`."""
+    with np.load(file) as arrays:
+        return [*arrays.files]
+
+
 def difference(earlier: Mapping[str, object], parameters: Mapping[str, object]) -> str | None:
     """Return the first parameter that an earlier job has with another value, as words."""
     for name, value in parameters.items():

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.records.locations import folder_of, open_file
-from esdedup.runs.run import Arrays, Run, ShareSizes, load_arrays, reported
+from esdedup.runs.places import Places
+from esdedup.runs.run import Arrays, Run, ShareSizes, array_names, load_arrays, reported
 from esdedup.text.arrays import I64, U64, Mask, offsets_of
 from esdedup.text.strings import Strings
 
@@ -34,6 +35,8 @@ _SCOPES = "scopes"
 """The array of the scopes of documents, in the shares of runs whose plan has a scope."""
 _LABELS = "labels", "label_offsets"
 """The arrays of the labels of documents, in the shares of runs whose plan has fields of these."""
+_PLACES, _PLACE_NAMES, _PLACE_OFFSETS = "places", "place_names", "place_offsets"
+"""The arrays of the places of documents, in the shares of runs that read several places."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Part:
     words: numbers of words of the texts, shape (n,), if they were sketched.
     scopes: as `scope_words` returns them, shape (n, words), if the plan has a scope.
     labels: as `labels_of` returns them, if the plan has fields of these.
+    places: the files or indices that they are in, where several can have an id.
     """
 
     ids: Strings
@@ -60,6 +64,7 @@ class Part:
     words: I64 | None = None
     scopes: U64 | None = None
     labels: Strings | None = None
+    places: Places | None = None
 
     def picked(self, rows: I64) -> Part:
         """Return some documents."""
@@ -73,6 +78,7 @@ class Part:
             None if self.words is None else self.words[rows],
             None if self.scopes is None else self.scopes[rows],
             None if self.labels is None else self.labels.picked(rows),
+            None if self.places is None else self.places.picked(rows),
         )
 
 
@@ -121,6 +127,14 @@ class StoredShare:
     def labels(self) -> Strings:
         """Return the labels of the documents, of a run whose plan has fields of these."""
         return self.strings(*_LABELS)
+    def places(self) -> Places | None:
+        """Return the places of the documents, if the run stored them."""
+        with self._reporting_errors(), self.file.open("rb") as file:
+            if _PLACES not in array_names(file):
+                return None
+        arrays = self.arrays(_PLACES, _PLACE_NAMES, _PLACE_OFFSETS)
+        names = Strings(arrays[_PLACE_NAMES], arrays[_PLACE_OFFSETS])
+        return Places(tuple(names), arrays[_PLACES])
 
     def part(self) -> Part:
         """Return the documents, of a share whose texts are on this machine."""
@@ -251,9 +265,23 @@ class Shares:
             arrays[_SCOPES] = np.concatenate(scopes).T
         labels = [part.labels for part in without_texts if part.labels is not None]
         if labels:
-            joined = Strings.joined(labels)
-            arrays.update(zip(_LABELS, (joined.raw, joined.offsets), strict=True))
+            label_strings = Strings.joined(labels)
+            arrays.update(
+                zip(_LABELS, (label_strings.raw, label_strings.offsets), strict=True)
+            )
+        places = [part.places for part in without_texts if part.places is not None]
+        if places:
+            joined = Places.joined(places)
+            names = Strings.of(joined.names)
+            arrays[_PLACES] = joined.numbers
+            arrays |= {_PLACE_NAMES: names.raw, _PLACE_OFFSETS: names.offsets}
         self.run.save(share_name(number), arrays)
+
+    def places(self) -> Places | None:
+        """Return the places of all documents, if the run stored them."""
+        places = [share.places() for share in self.all()]
+        stored = [places_of_share for places_of_share in places if places_of_share is not None]
+        return Places.joined(stored) if stored else None
 
     def ids_of(self, numbers: I64) -> list[str]:
         """Return the ids of documents by their numbers in the order read, shape (m,)."""

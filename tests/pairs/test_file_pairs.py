@@ -44,8 +44,9 @@ def test_they_are_those_of_an_index(options: list[str], workers: str) -> None:
     # The files are read in six shares.
     shares = Surroundings(sizes=ShareSizes(documents=30))
     records: list[Any] = documents(150)
-    # A later document of an id takes the place of the earlier one.
-    records += [{"id": "d15", "text": "something else altogether, by far"}, {"text": "no id"}]
+    # A later document of an id takes the place of the earlier one of the same file.
+    records.insert(18, {"id": "d15", "text": "something else altogether, by far"})
+    records.append({"text": "no id"})
     files = [f"{first}.jsonl" for first in range(0, len(records), 20)]
     # Each file is a chunk of its own, so that several processes read them.
     for number, file in enumerate(files):
@@ -111,10 +112,35 @@ def test_ids_that_come_again_are_counted() -> None:
         assert (report["duplicate_ids"], report["created"], report["updated"]) == (3, 41, 3)
         assert said in done.err
     pairs = run_command("pairs", "a.jsonl", "b.jsonl")
+    # The same id in another file is of another document.
+    said = "1 record has the id of an earlier record, and replaced it: first '50'"
     assert (pairs.status, said in pairs.err) == (0, True)
+    assert "4 documents have ids that several files have: shown as FILE/ID" in pairs.err
     twice = run_command("pairs", "a.jsonl", "./a.jsonl")
     assert (twice.status, twice.out) == (2, "")
     assert "./a.jsonl: name the same file" in twice.err
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_two_dumps_that_have_the_same_ids_are_compared(workers: str) -> None:
+    write_lines(Path("a.jsonl"), [{"id": 1, "text": SENTENCE}, {"id": 2, "text": "a b c d"}])
+    later = [{"id": 1, "text": SENTENCE.upper()}, {"id": "", "text": "a b c d"}]
+    write_lines(Path("b.jsonl"), later)
+    done = run_command("pairs", "a.jsonl", "b.jsonl", "--json", "--workers", workers)
+    same_ids, empty_id = done.json
+    assert same_ids == {
+        "left": "a.jsonl/1",
+        "right": "b.jsonl/1",
+        "similarity": 1.0,
+        "equal": True,
+        "left_file": "a.jsonl",
+        "right_file": "b.jsonl",
+    }
+    assert (empty_id["left"], empty_id["right"]) == ("2", "b.jsonl:2")
+    assert "left_file" not in empty_id
+    assert "2 documents have ids that several files have: shown as FILE/ID" in done.err
+    shown = run_command("pairs", "a.jsonl", "b.jsonl", "--table", "--workers", workers)
+    assert "b.jsonl/1" in shown.out
 
 
 def test_a_scheme_of_its_own() -> None:

@@ -56,6 +56,8 @@ def pairs_command(
 
     def show(pairs: SimilarPairs, texts_of: TextsOf) -> None:
         message(*pairs.warnings(limits))
+        place = "file" if files else "index"
+        message(output.repeated_ids(pairs.repeated, place))
         if pairs.copies:
             having = count(pairs.copies, "document has", "documents have")
             message(f"{having} the text of an earlier one: listed with the first of each text only")
@@ -73,10 +75,12 @@ def pairs_command(
         else:
             for pair in itertools.islice(pairs, k):
                 measure, value = pair.measure, pair.measure.typed(pair.value)
-                line = {"left": pair.left, "right": pair.right, measure.column: value}
+                line: dict[str, object] = {"left": pair.left, "right": pair.right}
+                line[measure.column] = value
                 shares = {} if pair.of_left is None else {"of_left": pair.of_left}
                 shares |= {} if pair.of_right is None else {"of_right": pair.of_right}
-                output.print_json({**line, "equal": pair.equal, **shares})
+                line |= {"equal": pair.equal, **shares, **_places(pair, place)}
+                output.print_json(line)
             _warn_of_others(pairs, k)
 
     if files:
@@ -154,6 +158,12 @@ def _show_table(pairs: SimilarPairs, texts_of: TextsOf, most: int) -> None:
     ]
     output.print_table([*columns, ("text", "line")], rows, count(len(pairs), "near-duplicate pair"))
     message(output.shown(len(rows), len(pairs), "pair", "-k N shows more, --json all"))
+
+
+def _places(pair: Pair, place: str) -> dict[str, str]:
+    """Return the files or indices of a pair's documents whose ids repeat. place: what they are."""
+    indices = {f"left_{place}": pair.left_index, f"right_{place}": pair.right_index}
+    return {key: index for key, index in indices.items() if index is not None}
 
 
 def _value(pair: Pair) -> str:
