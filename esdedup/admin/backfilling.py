@@ -7,9 +7,9 @@ Requests, and processes, share the work by slices of a point in time.
 import logging
 import math
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 from esdedup.admin.obstacles import Obstacle, hindrances, searchable_text
@@ -24,7 +24,9 @@ from esdedup.stores.elastic.bodies import Query, SourceFilter
 from esdedup.stores.elastic.errors import PointInTimeLost
 from esdedup.stores.elastic.indices import (
     Named,
+    alias_filters,
     attached,
+    filter_of,
     mappings_of,
     path_of,
     whole_source,
@@ -32,6 +34,7 @@ from esdedup.stores.elastic.indices import (
 from esdedup.stores.elastic.queries import (
     Slice,
     any_of,
+    bounded,
     not_sketched,
     scan_body,
     sketched,
@@ -87,6 +90,7 @@ class BackfillPlan:
     stale: renew tokens.
     waiting: number of documents.
     beside: describes the tokens that they have already.
+    filters: of an alias, by index or data stream: no document outside of them is filled.
     """
 
     named: Named
@@ -97,6 +101,11 @@ class BackfillPlan:
     stale: bool
     waiting: int
     beside: IndexMeta | None = None
+    filters: Mapping[str, Query] = field(default_factory=dict)
+
+    def query_in(self, index: str) -> Query:
+        """Return the query for the documents of an index."""
+        return bounded(self.query, filter_of(self.filters, index))
 
 
 def plan_backfill(
@@ -131,8 +140,10 @@ def plan_backfill(
         left_out = tuple(obstacle for state in indices for obstacle in hindrances(state, meta))
         hindered = {obstacle.index for obstacle in left_out}
         names = tuple(state.name for state in indices if state.name not in hindered)
-        waiting = sum(cluster.count(path_of(index), query) for index in names)
-        return BackfillPlan(named, meta, names, left_out, query, stale, waiting, beside)
+        filters = alias_filters(cluster, name) if named.kind == "alias" else {}
+        plan = BackfillPlan(named, meta, names, left_out, query, stale, 0, beside, filters)
+        waiting = sum(cluster.count(path_of(index), plan.query_in(index)) for index in names)
+        return replace(plan, waiting=waiting)
 
 
 def backfill(
@@ -179,7 +190,7 @@ def _fill(
             # A change writes the whole document.
             fields = cluster.remembered(("whole", index), partial(_whole_source, cluster, index))
             body = versioned_body(
-                scan_body(plan.query, fields, min(_FIRST_PAGE_DOCUMENTS, _PAGE_DOCUMENTS))
+                scan_body(plan.query_in(index), fields, min(_FIRST_PAGE_DOCUMENTS, _PAGE_DOCUMENTS))
             )
             pages = _ReadPages(index, plan, Slice(point, body, raw=True), effort.rate or math.inf)
             with closing(_update(cluster, pages, effort.workers)) as outcomes:
@@ -265,7 +276,9 @@ def _update_page(cluster: Cluster, pages: _ReadPages) -> tuple[_Outcome, _ReadPa
     try:
         hits, following = cluster.page(pages.slice.with_size(size))
         documents = list(map(stored_of, hits))
-        fields, store = plan.meta.sketched, ClusterStore(cluster, pages.index)
+        # A document that conflicts is read again, and may be outside of the filter by then.
+        name = plan.named.name if plan.filters else pages.index
+        fields, store = plan.meta.sketched, ClusterStore(cluster, name)
         again = not plan.stale and any(part.scheme.by_server for part in fields)
         report = renew(store, documents, fields, plan.beside, again=again)
     except PointInTimeLost as error:

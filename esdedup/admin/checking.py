@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +19,8 @@ from esdedup.stores.elastic.errors import PageTooLarge
 from esdedup.stores.elastic.indices import (
     IndexState,
     Named,
+    alias_filters,
+    filter_of,
     path_of,
     resolve,
     source_limits,
@@ -26,6 +28,7 @@ from esdedup.stores.elastic.indices import (
 )
 from esdedup.stores.elastic.queries import (
     bare,
+    bounded,
     other_scheme,
     scan_body,
     sketched,
@@ -144,7 +147,8 @@ def check(
         following = None
         if named.kind == "data stream" and metas:
             following = next_has_fields(cluster, named, metas[-1])
-        scan = _Scan(cluster, on_scan, page_size)
+        filters = alias_filters(cluster, name) if named.kind == "alias" else {}
+        scan = _Scan(cluster, on_scan, page_size, filters)
         checks = tuple(_check(scan, named, state, stale) for state in indices)
     return Check(named, checks, following)
 
@@ -156,16 +160,23 @@ class _Scan:
     cluster: their servers.
     on_scan: called with the number of documents of each page.
     page_size: documents to read at once.
+    filters: of an alias, by index or data stream: no document outside of them is read.
     """
 
     cluster: Cluster
     on_scan: OnScan
     page_size: int
+    filters: Mapping[str, Query]
+
+    def query_in(self, index: str, query: Query) -> Query:
+        """Return a query for the documents of an index that are behind the name."""
+        return bounded(query, filter_of(self.filters, index))
 
     def pages(
         self, index: str, query: Query, fields: Sequence[SketchedFields]
     ) -> Iterator[list[StoredDocument]]:
         """Yield documents with the fields that their tokens are computed from."""
+        query = self.query_in(index, query)
         body = scan_body(query, fields_to_read(fields), self.page_size)
         for hits in self.cluster.hits(path_of(index), versioned_body(body), WHOLE):
             self.on_scan(len(hits))
@@ -173,7 +184,8 @@ class _Scan:
 
     def originals(self, index: str, field: str) -> Iterator[dict[str, object]]:
         """Yield the originals, by id, of the duplicates of each page. field: with the marks."""
-        query, path = {"exists": {"field": f"{field}.original"}}, f"{field}.original"
+        path = f"{field}.original"
+        query = self.query_in(index, {"exists": {"field": path}})
         body = scan_body(query, [path], self.page_size)
         for hits in self.cluster.hits(path_of(index), body, WHOLE):
             yield {hit["_id"]: value_in(hit.get("_source", {}), path) for hit in hits}
@@ -183,15 +195,15 @@ def _check(scan: _Scan, named: Named, state: IndexState, stale: bool) -> IndexCh
     cluster, meta = scan.cluster, meta_of(state.mapping)
     if meta is None or uncomputed(meta, state.mapping):
         without_text = obstacles(state, IndexMeta(Scheme()), text_known=False)
-        return IndexCheck(state.name, None, tuple(without_text), _documents(cluster, state))
+        return IndexCheck(state.name, None, tuple(without_text), _documents(scan, state))
     all_obstacles = tuple(obstacles(state, meta))
     if state.closed:
         return IndexCheck(state.name, meta, all_obstacles)
-    path, fields, documents = path_of(state.name), meta.sketched, _documents(cluster, state)
+    path, fields, documents = path_of(state.name), meta.sketched, _documents(scan, state)
     readable = not source_limits(state.mapping, state.setting("mapping.source.mode"))[0]
 
     bare_query = with_text(bare(meta), meta) if searchable_text(state, meta) else bare(meta)
-    without_tokens = _tally(cluster, path, bare_query)
+    without_tokens = _tally(cluster, path, scan.query_in(state.name, bare_query))
     if readable and without_tokens.count:
         without_tokens = Tally.of(
             document.id
@@ -214,9 +226,9 @@ def _check(scan: _Scan, named: Named, state: IndexState, stale: bool) -> IndexCh
         meta,
         all_obstacles,
         documents,
-        cluster.count(path, sketched(meta)),
+        cluster.count(path, scan.query_in(state.name, sketched(meta))),
         without_tokens,
-        _tally(cluster, path, other_scheme(meta)),
+        _tally(cluster, path, scan.query_in(state.name, other_scheme(meta))),
         outdated,
         Tally.of(_without_original(scan, named, state.name, meta.marks_field)),
     )
@@ -226,7 +238,9 @@ def _without_original(scan: _Scan, named: Named, index: str, field: str) -> Iter
     """Yield the ids of documents that are marked as duplicates of documents that do not exist."""
     for originals in scan.originals(index, field):
         gone = {id for id in originals.values() if isinstance(id, str) and id}
-        for name in (named.name, *named.aliases):
+        # An original can be outside of the filter of an alias.
+        names = named.indices if scan.filters else (named.name, *named.aliases)
+        for name in names:
             if gone:
                 gone -= _existing(scan.cluster, name, gone)
         yield from (id for id, original in originals.items() if original in gone)
@@ -239,12 +253,12 @@ def _existing(cluster: Cluster, name: str, ids: Collection[str]) -> set[str]:
     return set()
 
 
-def _documents(cluster: Cluster, state: IndexState) -> int | None:
-    """Return the number of all documents; None for a closed index."""
+def _documents(scan: _Scan, state: IndexState) -> int | None:
+    """Return the number of the documents behind the name; None for a closed index."""
     if state.closed:
         return None
-    cluster.show(path_of(state.name))
-    return cluster.count(path_of(state.name))
+    scan.cluster.show(path_of(state.name))
+    return scan.cluster.count(path_of(state.name), scan.query_in(state.name, {"match_all": {}}))
 
 
 def _tally(cluster: Cluster, path: str, query: Query, examples: int = _EXAMPLES) -> Tally:

@@ -23,7 +23,7 @@ from esdedup.stores import Cluster, Target, connected
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.elastic.component_templates import replace_meta
-from esdedup.stores.elastic.indices import IndexState, attached, path_of
+from esdedup.stores.elastic.indices import IndexState, alias_filters, attached, path_of
 from esdedup.stores.elastic.queries import sketched
 from esdedup.stores.fields import quoted
 from esdedup.stores.mapping import IndexMeta, TextFields, index_mapping, meta_of, names_of
@@ -109,10 +109,16 @@ def plan_switch(
 ) -> SwitchPlan:
     """Return the stage of a change. scheme, text_field: as in `switch`.
 
-    Raises UsageError if a change to others has begun, if none has begun and none is requested, or
-    if no index has such a text field; IndexNotFound without an index or its tokens.
+    Raises UsageError if a change to others has begun, if none has begun and none is requested, if
+    no index has such a text field, or if the name is an alias with a filter, as all documents of
+    an index have one scheme; IndexNotFound without an index or its tokens.
     """
-    _, indices, meta = attached(cluster, name)
+    named, indices, meta = attached(cluster, name)
+    if named.kind == "alias" and alias_filters(cluster, name):
+        raise UsageError(
+            f"{name!r} is an alias with a filter, and a scheme is that of all documents: name"
+            f" {' or '.join(named.indices)}"
+        )
     names = None if text_field is None else names_of(text_field)
     following = _begun_change(indices, meta)
     if following is not None:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import FIELD
-from esdedup.stores.elastic.bodies import Body, SourceFilter
+from esdedup.stores.elastic.bodies import Body, Query, SourceFilter
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.mapping import (
     IndexMapping,
@@ -130,6 +130,27 @@ def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], Inde
     if meta is None:
         raise IndexNotFound(f"{name!r} has no esdedup field: run `esdedup attach -i {name}`")
     return named, indices, meta
+
+
+def alias_filters(cluster: Cluster, name: str) -> dict[str, Query]:
+    """Return the filters of an alias, by index or data stream; {} for another name.
+
+    They bound each command that reads documents by the name.
+    """
+    path = f"{path_of(name)}/_alias{path_of(name)}"
+    _, answer = cluster.ask("GET", path, allowed=frozenset({404}))
+    filters = {
+        index: described.get("aliases", {}).get(name, {}).get("filter")
+        for index, described in answer.items()
+        if isinstance(described, Mapping)
+    }
+    return {index: query for index, query in filters.items() if query is not None}
+
+
+def filter_of(filters: Mapping[str, Query], index: str) -> Query | None:
+    """Return the filter of an index among those of an alias, or of its data stream."""
+    by_stream = (name for name in filters if index.startswith(f".ds-{name}-"))
+    return filters.get(index) or next((filters[name] for name in by_stream), None)
 
 
 def _all_of(names: str | list[str]) -> tuple[str, ...]:

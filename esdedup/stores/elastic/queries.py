@@ -162,6 +162,11 @@ def with_text(query: Query, meta: SketchedFields) -> Query:
     return {"bool": {**query["bool"], "filter": [{"bool": {"should": present}}]}}
 
 
+def bounded(query: Query, filter: Query | None) -> Query:
+    """Return a query for those of its documents that match a filter too, if there is one."""
+    return query if filter is None else {"bool": {"filter": [query, filter]}}
+
+
 def any_of(queries: Iterable[Query]) -> Query:
     """Return the query for documents that match any of some queries."""
     clauses = [*queries]

@@ -1,7 +1,8 @@
 """A store in a cluster, by the REST calls that Elasticsearch and OpenSearch share.
 
 In one index a document is found by its id immediately, even before searches see it. Behind an alias
-or a data stream, and for a document with a routing, only a search finds its index and shard.
+or a data stream, and for a document with a routing, only a search finds its index and shard. If an
+alias has a filter, only a search finds what is within it.
 """
 
 from __future__ import annotations
@@ -233,7 +234,7 @@ class ClusterStore:
         self, documents: Sequence[StoredDocument], paths: list[str] | None = None
     ) -> list[StoredDocument]:
         fields = self._fields(paths)
-        if isinstance(fields, dict):
+        if isinstance(fields, dict) or self._is_filtered:
             return self._read([document.id for document in documents], fields)
         return self._get([place_of(document) for document in documents], fields)
 
@@ -254,7 +255,7 @@ class ClusterStore:
         """Return the documents that exist. refreshed: a search must see this store's writes."""
         documents: list[StoredDocument] | None = None
         by_search = isinstance(fields, dict) and refreshed
-        if not (by_search or self._is_several()):
+        if not (by_search or self._is_several() or self._is_filtered):
             try:
                 documents = self._get_by_id(ids, fields, refreshed=refreshed)
             except SeveralIndices:
@@ -585,6 +586,14 @@ class ClusterStore:
         if self._several is None:
             self._mappings()
         return bool(self._several)
+
+    @functools.cached_property
+    def _is_filtered(self) -> bool:
+        """Whether the name is an alias with a filter, outside of which no document is read."""
+        mappings = self._mappings()
+        if not mappings or self.index in mappings:
+            return False
+        return bool(indices.alias_filters(self.cluster, self.index))
 
     def _has_external_versions(self) -> bool:
         metas = map(meta_of, (self._mappings() or {}).values())

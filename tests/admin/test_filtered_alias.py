@@ -1,0 +1,87 @@
+"""An alias with a filter bounds every command that reads documents by its name."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup
+from esdedup.exceptions import RecordError
+from tests.helpers.commands import all_documents, call, esdedup_command, fill
+
+TEXT = "the council met on monday and voted for a new bridge over the river near town"
+
+
+def make_tenants(url: str, name: str) -> tuple[str, str]:
+    """Make an index of two tenants, each with an alias of its own."""
+    aliases = {
+        f"{name}-{tenant}": {"filter": {"term": {"tenant": tenant}}} for tenant in ("a", "b")
+    }
+    properties = {"tenant": {"type": "keyword"}, "text": {"type": "text"}}
+    call(url, "PUT", f"/{name}", {"mappings": {"properties": properties}, "aliases": aliases})
+    documents: dict[str, dict[str, Any]] = {
+        "a1": {"tenant": "a", "text": TEXT},
+        "a2": {"tenant": "a", "text": TEXT.upper()},
+        "b1": {"tenant": "b", "text": TEXT},
+        "b2": {"tenant": "b", "text": f"{TEXT} again"},
+    }
+    fill(url, name, documents)
+    return f"{name}-a", f"{name}-b"
+
+
+@pytest.mark.on_every_server
+def test_no_command_reads_or_changes_a_document_outside(url: str, name: str) -> None:
+    first, second = make_tenants(url, name)
+    before = all_documents(url, name)
+    assert esdedup_command(url, "attach", "-i", first, "--text-field", "text").status == 0
+    (checked,) = esdedup_command(url, "check", "-i", first).json
+    assert (checked["documents"], checked["without_tokens"]["count"]) == (2, 2)
+    filled = esdedup_command(url, "backfill", "-i", first)
+    assert (filled.status, filled.json[0]["written"]) == (0, 2)
+    after = all_documents(url, name)
+    assert {id for id in after if after[id] != before[id]} == {"a1", "a2"}
+    checked_again = esdedup_command(url, "check", "-i", first)
+    assert (checked_again.status, checked_again.json[0]["with_tokens"]) == (0, 2)
+    (other_tenant,) = esdedup_command(url, "check", "-i", second).json
+    assert other_tenant["without_tokens"]["count"] == 2
+
+    assert esdedup_command(url, "backfill", "-i", second).json[0]["written"] == 2
+    assert esdedup_command(url, "stats", "-i", first).json[0]["documents"] == 2
+    outside = esdedup_command(url, "similar", "-i", first, "--id", "b1")
+    assert (outside.status, outside.out) == (1, "")
+    assert "no document 'b1'" in outside.err
+    within = esdedup_command(url, "similar", "-i", first, "--id", "a1")
+    assert [match["id"] for match in within.json[0]["matches"]] == ["a2"]
+    explained = esdedup_command(url, "explain", "-i", first, "a1", "b1")
+    assert explained.status == 1
+    pairs = esdedup_command(url, "pairs", "-i", first).json
+    assert [(pair["left"], pair["right"]) for pair in pairs] == [("a1", "a2")]
+    removal = ["--action", "delete", "--apply", "--yes", "--log", "log.jsonl"]
+    assert esdedup_command(url, "dedup", "-i", first, *removal).status == 0
+    assert sorted(all_documents(url, name)) == ["a1", "b1", "b2"]
+    planned = [json.loads(line) for line in Path("log.jsonl").read_text("utf-8").splitlines()]
+    assert [line["planned"]["id"] for line in planned if "planned" in line] == ["a2"]
+    assert esdedup_command(url, "undo", "-i", first, "log.jsonl", "--yes").status == 0
+    assert sorted(all_documents(url, name)) == ["a1", "a2", "b1", "b2"]
+
+
+def test_a_document_with_an_id_of_another_tenant_replaces_none(url: str, name: str) -> None:
+    first, second = make_tenants(url, name)
+    for alias in (first, second):
+        esdedup_command(url, "attach", "-i", alias, "--text-field", "text")
+        esdedup_command(url, "backfill", "-i", alias)
+    before = all_documents(url, name)["b1"]
+    with esdedup.open(url, first) as index, pytest.raises(RecordError, match="its id was taken"):
+        index.add([{"id": "b1", "tenant": "a", "text": "another text of several words"}])
+    assert all_documents(url, name)["b1"] == before
+
+
+def test_the_scheme_is_not_changed_through_an_alias_with_a_filter(url: str, name: str) -> None:
+    first, _ = make_tenants(url, name)
+    esdedup_command(url, "attach", "-i", first, "--text-field", "text")
+    refused = esdedup_command(url, "switch", "-i", first, "--text-field", "tenant")
+    assert refused.status == 2
+    assert (
+        f"an alias with a filter, and a scheme is that of all documents: name {name}" in refused.err
+    )
