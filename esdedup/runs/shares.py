@@ -127,6 +127,7 @@ class StoredShare:
     def labels(self) -> Strings:
         """Return the labels of the documents, of a run whose plan has fields of these."""
         return self.strings(*_LABELS)
+
     def places(self) -> Places | None:
         """Return the places of the documents, if the run stored them."""
         with self._reporting_errors(), self.file.open("rb") as file:
@@ -266,9 +267,7 @@ class Shares:
         labels = [part.labels for part in without_texts if part.labels is not None]
         if labels:
             label_strings = Strings.joined(labels)
-            arrays.update(
-                zip(_LABELS, (label_strings.raw, label_strings.offsets), strict=True)
-            )
+            arrays.update(zip(_LABELS, (label_strings.raw, label_strings.offsets), strict=True))
         places = [part.places for part in without_texts if part.places is not None]
         if places:
             joined = Places.joined(places)
