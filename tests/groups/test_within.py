@@ -26,7 +26,9 @@ from tests.helpers.scoped_documents import (
     of_groups,
     of_pairs,
     one_type_a_field,
+    originals_of,
     similarities,
+    stored_originals,
 )
 
 TEXT = "the council of the town agreed that the old bridge will be repaired before the winter"
@@ -134,6 +136,34 @@ def test_an_index_has_the_groups_of_its_records(place: Place, within: tuple[str,
         ids = [id for group in groups for id in (group.representative, group.members[0].id)]
         again = index.regroup(groups, ids[:2])
         assert of_groups(again) == of_groups(groups)
+
+
+@pytest.mark.nightly
+@pytest.mark.on_every_server
+@pytest.mark.parametrize("within", SCOPES, ids=" ".join)
+def test_5000_documents_are_those_of_brute_force(place: Place, within: tuple[str, ...]) -> None:
+    documents = one_type_a_field(corpus(5_000))
+    settings: dict[str, Any] = {"threshold": THRESHOLD, "within": within}
+    chained: dict[str, Any] = {**settings, "method": "components"}
+    led, joined = leaders(documents, within), components(documents, within)
+    assert of_groups(esdedup.group(documents, id="id", **settings)) == led
+    assert of_groups(esdedup.group(documents, id="id", **chained)) == joined
+    pairs = of_pairs(esdedup.pairs(documents, id="id", **settings))
+    similar = similarities(documents)
+    assert pairs <= similar.keys()
+    assert all(in_scope(documents[left], documents[right], within) for left, right in pairs)
+    assert joined.keys() <= {row for pair in pairs for row in pair}
+    with esdedup.open(place.target, place.index) as index:
+        index.add(documents)
+        assert of_groups(index.groups(**settings)) == led
+        assert of_groups(index.groups(**chained)) == joined
+        assert of_pairs(index.pairs(**settings)) == pairs
+    policy = esdedup.DuplicatePolicy("group", THRESHOLD, candidates=1_000)
+    with esdedup.open(place.target, f"{place.index}-arrivals") as index:
+        for start in range(0, len(documents), 1_000):
+            index.add(documents[start : start + 1_000], on_duplicate=policy, within=within)
+        assert stored_originals(index) == originals_of(documents, within, "group")
+        index.store.drop()
 
 
 def test_clean_removes_duplicates_of_one_scope_only(folder: Path) -> None:

@@ -1,11 +1,14 @@
 """Documents with scopes, and what brute force finds among them."""
 
+import functools
 import itertools
 import random
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import esdedup
 from esdedup.results import Groups, SimilarPairs
 
 THRESHOLD = 0.6
@@ -57,20 +60,39 @@ def in_scope(left: Mapping[str, Any], right: Mapping[str, Any], within: Sequence
     return True
 
 
-def similarities(documents: Documents) -> dict[tuple[int, int], float]:
+def similarities(documents: Documents) -> Mapping[tuple[int, int], float]:
     """The Jaccard similarity of pairs that are similar, whatever their scopes."""
-    texts = [document["text"] for document in documents]
+    return _similarities(tuple(document["text"] for document in documents))
+
+
+@functools.cache
+def _similarities(texts: tuple[str, ...]) -> Mapping[tuple[int, int], float]:
     words = [text.split() for text in texts]
     shingles = [{tuple(row[at : at + 3]) for at in range(len(row) - 2)} for row in words]
+    # Similar documents have a shingle in common, or equal texts.
+    holders = defaultdict[object, list[int]](list)
+    for row, text in enumerate(texts):
+        for key in (text, *shingles[row]):
+            holders[key].append(row)
+    pairs = {pair for rows in holders.values() for pair in itertools.combinations(rows, 2)}
     similar = {}
-    for left, right in itertools.combinations(range(len(documents)), 2):
-        union = len(shingles[left] | shingles[right])
-        value = len(shingles[left] & shingles[right]) / union if union else 0.0
+    for left, right in sorted(pairs):
         if texts[left] == texts[right]:
-            value = 1.0
+            similar[left, right] = 1.0
+            continue
+        both = len(shingles[left] & shingles[right])
+        value = both / len(shingles[left] | shingles[right])
         if value >= THRESHOLD:
             similar[left, right] = value
     return similar
+
+
+def earlier_of(documents: Documents) -> list[list[int]]:
+    """The earlier documents that are similar to each document, whatever their scopes."""
+    earlier: list[list[int]] = [[] for _ in documents]
+    for left, right in similarities(documents):
+        earlier[right].append(left)
+    return earlier
 
 
 def components(documents: Documents, within: Sequence[str]) -> dict[int, int]:
@@ -89,7 +111,7 @@ def components(documents: Documents, within: Sequence[str]) -> dict[int, int]:
 
 def leaders(documents: Documents, within: Sequence[str]) -> dict[int, int]:
     """The representative of each duplicate, which is similar to it and in its scope."""
-    similar = similarities(documents)
+    similar, earlier = similarities(documents), earlier_of(documents)
     leader: dict[int, int] = {}
     first_of_class: dict[str, int] = {}
     for row, document in enumerate(documents):
@@ -104,10 +126,8 @@ def leaders(documents: Documents, within: Sequence[str]) -> dict[int, int]:
             continue
         near = [
             (-similar[other, row], other)
-            for other in range(row)
-            if leader[other] == other
-            and (other, row) in similar
-            and in_scope(documents[other], document, within)
+            for other in earlier[row]
+            if leader[other] == other and in_scope(documents[other], document, within)
         ]
         leader[row] = min(near)[1] if near else row
     return {row: first for row, first in leader.items() if row != first}
@@ -139,3 +159,39 @@ def one_type_a_field(documents: Documents) -> list[dict[str, Any]]:
         if document["date"] != "soon"
     ]
     return [{**document, "id": str(row)} for row, document in enumerate(typed)]
+
+
+def originals_of(documents: Documents, within: Sequence[str], action: str) -> dict[int, int]:
+    """The original of each document that is the duplicate of an earlier one."""
+    similar, earlier = similarities(documents), earlier_of(documents)
+    originals = dict[int, int]()
+    has_window = any(":" in scope for scope in within)
+    for row, document in enumerate(documents):
+        near = [other for other in earlier[row] if in_scope(documents[other], document, within)]
+        if action == "skip":
+            near = [other for other in near if other not in originals]
+        equal = [other for other in near if documents[other]["text"] == document["text"]]
+        if action == "group":
+            near = [other for other in near if other not in originals]
+            if has_window:
+                equal = [other for other in equal if other in near]
+        if equal:
+            _, original = min((other in originals, other) for other in equal)
+            is_member = action == "group" and original in originals
+            originals[row] = originals[original] if is_member else original
+        elif near:
+            originals[row] = min((-similar[other, row], other) for other in near)[1]
+    return originals
+
+
+def stored_originals(index: esdedup.Index) -> dict[int, int]:
+    """The originals that the documents of an index are marked with."""
+    (documents,) = [
+        [
+            document
+            for batch in index.store.scan(["esdedup.original"], index.meta)
+            for document in batch
+        ]
+    ]
+    ours = {document.id: document.source.get("esdedup", {}) for document in documents}
+    return {int(id): int(marks["original"]) for id, marks in ours.items() if "original" in marks}

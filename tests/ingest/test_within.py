@@ -1,7 +1,6 @@
 """Documents that arrive are duplicates of earlier ones of their scope only."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,54 +13,16 @@ from tests.helpers.places import Place
 from tests.helpers.scoped_documents import (
     SCOPES,
     THRESHOLD,
-    Documents,
     corpus,
     in_scope,
     one_type_a_field,
+    originals_of,
     similarities,
+    stored_originals,
 )
 
 TEXT = "the council of the town agreed that the old bridge will be repaired before the winter"
 ACTIONS: list[Any] = ["skip", "mark", "group"]
-
-
-def originals_of(documents: Documents, within: Sequence[str], action: str) -> dict[int, int]:
-    """The original of each document that is the duplicate of an earlier one."""
-    similar, originals = similarities(documents), dict[int, int]()
-    has_window = any(":" in scope for scope in within)
-    for row, document in enumerate(documents):
-        near = [
-            other
-            for other in range(row)
-            if (other, row) in similar and in_scope(documents[other], document, within)
-        ]
-        if action == "skip":
-            near = [other for other in near if other not in originals]
-        equal = [other for other in near if documents[other]["text"] == document["text"]]
-        if action == "group":
-            near = [other for other in near if other not in originals]
-            if has_window:
-                equal = [other for other in equal if other in near]
-        if equal:
-            _, original = min((other in originals, other) for other in equal)
-            is_member = action == "group" and original in originals
-            originals[row] = originals[original] if is_member else original
-        elif near:
-            originals[row] = min((-similar[other, row], other) for other in near)[1]
-    return originals
-
-
-def stored_originals(index: esdedup.Index) -> dict[int, int]:
-    """The originals that the documents of an index are marked with."""
-    (documents,) = [
-        [
-            document
-            for batch in index.store.scan(["esdedup.original"], index.meta)
-            for document in batch
-        ]
-    ]
-    ours = {document.id: document.source.get("esdedup", {}) for document in documents}
-    return {int(id): int(marks["original"]) for id, marks in ours.items() if "original" in marks}
 
 
 @pytest.mark.parametrize("action", ACTIONS)
