@@ -95,13 +95,17 @@ class Plan:
         """Return the plan with fields whose values documents keep. label_fields: None for none."""
         return replace(self, label_fields=tuple(field for field in label_fields if field))
 
-    def of_columns(self, text_fields: Sequence[str], keep_field: str | None) -> Plan:
+    def of_columns(
+        self, text_fields: Sequence[str], keep_field: str | None, within: Within
+    ) -> Plan:
         """Return the plan for documents whose fields have other names.
 
         keep_field: the name of the field of the keep rule, if it has one.
         """
         meta = replace(self.meta, text_fields=tuple(text_fields))
-        return replace(self, meta=meta, keep=replace(self.keep, field=keep_field))
+        limits = replace(self.limits, within=within)
+        keep = replace(self.keep, field=keep_field)
+        return replace(self, meta=meta, limits=limits, keep=keep)
 
     @property
     def paths(self) -> list[str]:

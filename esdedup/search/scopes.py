@@ -230,7 +230,7 @@ def _in_slots(numbers: U64, instants: I64, lengths: Sequence[int]) -> U64:
 def joining_of_words(within: Within, words: U64) -> U64:
     """Return numbers as of `Scopes.joining`, which are the same for documents of other batches."""
     lengths = [window.microseconds for window in within.windows]
-    return _in_slots(avalanche(words[:, 0]), instants_of_words(words), lengths)
+    return _in_slots(avalanche(words[:, 0].copy()), instants_of_words(words), lengths)
 
 
 def instants_of_words(words: U64) -> I64:

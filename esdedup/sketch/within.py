@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from esdedup.arguments import check_list, check_type
@@ -84,6 +84,11 @@ class Within:
 
     def __str__(self) -> str:
         return ", ".join(self.to_json())
+
+    def renamed(self, names: Mapping[str, str]) -> Within:
+        """Return the scope for documents whose fields have other names."""
+        windows = (TimeWindow(names[window.field], window.microseconds) for window in self.windows)
+        return Within(tuple(names[field] for field in self.fields), tuple(windows))
 
     def to_json(self) -> list[str]:
         """Return what `parse` reads."""

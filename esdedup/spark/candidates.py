@@ -12,17 +12,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from esdedup.compare.plan import Plan
 from esdedup.search.buckets import Capped, shared_bands
+from esdedup.search.scopes import WORDS_OF_FIELDS, instants_of_words, joining_of_words
 from esdedup.sketch.comparisons import AnyComparison, TextComparison
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import operands_of
+from esdedup.sketch.sketch import digest_words, operands_of
+from esdedup.sketch.within import Within
 from esdedup.spark.documents import SparkDocuments
 from esdedup.spark.pairing_sizes import PairingSizes
 from esdedup.spark.tables import Batches, JobTables, mapped
@@ -44,6 +47,7 @@ class Buckets:
     stopped: the bucket numbers of the stop list.
     scheme: of the sketch alone.
     comparison: of the documents.
+    within: the scope of similar documents, which is part of the numbers of buckets.
     """
 
     sketch: Sketch
@@ -52,6 +56,7 @@ class Buckets:
     stopped: I64
     scheme: Scheme
     comparison: AnyComparison
+    within: Within
 
     @staticmethod
     def of(plan: Plan) -> Buckets:
@@ -63,32 +68,66 @@ class Buckets:
         if sketch.measure.by_values:
             masks = sketch.masks(plan.limits, sides=2)
         stopped = _numbers(values.astype(dtype), bands)
-        return Buckets(sketch, dtype, masks, stopped, plan.scheme, plan.comparison)
+        return Buckets(sketch, dtype, masks, stopped, plan.scheme, plan.comparison, plan.within)
+
+    @property
+    def scope_columns(self) -> list[str]:
+        """The columns of `rows` that pairs of one scope agree in, or are near in."""
+        times = (f"at{number}" for number in range(len(self.within.windows)))
+        return ["scope", *times] if self.within else []
 
     def values(self, written: Sequence[bytes]) -> Unsigned:
         """Return the values of n documents, shape (n, width)."""
         return np.frombuffer(b"".join(written), self.dtype).reshape(-1, self.sketch.width)
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        """Yield a row for each document and bucket: bucket, number. batches: number, bands."""
+        """Yield a row for each document and bucket: bucket, number, and `scope_columns`.
+
+        batches: of `SparkDocuments.compared`.
+        """
         for batch in batches:
-            written, number = batch.column("bands").to_pylist(), batch.column("number").to_numpy()
-            if self.sketch.varies:
-                counts = [len(bands) // self.dtype.itemsize for bands in written]
-                bucket = _numbers(self.values(written).reshape(-1), np.zeros(1, np.int64))
-                number = np.repeat(number, counts)
-            else:
-                tokens = self.sketch.token_values(self.values(written))
-                neighbours = [
-                    tokens[:, [band]] ^ mask.astype(self.dtype)
-                    for band, mask in enumerate(self.masks)
-                ]
-                bands = np.repeat(np.arange(len(neighbours)), [mask.size for mask in self.masks])
-                bucket = _numbers(np.concatenate(neighbours, axis=1), bands).reshape(-1)
-                number = np.repeat(number, bands.size)
-            is_used = ~np.isin(bucket, self.stopped)
-            columns = [pa.array(bucket[is_used]), pa.array(number[is_used])]
-            yield pa.RecordBatch.from_arrays(columns, names=["bucket", "number"])
+            if not self.within:
+                bucket, row = self._of_bands(batch)
+                columns = [pa.array(bucket), batch.column("number").take(pa.array(row))]
+                yield pa.RecordBatch.from_arrays(columns, names=["bucket", "number"])
+                continue
+            filled = batch.filter(batch.column("filled"))
+            yield self._in_scope(filled, *self._of_bands(filled))
+            wordless = batch.filter(pc.invert(batch.column("filled")))
+            yield self._in_scope(wordless, *_of_digests(wordless))
+
+    def _of_bands(self, batch: pa.RecordBatch) -> tuple[I64, I64]:
+        """Return buckets by the bands of documents, and the row of the document of each."""
+        written = batch.column("bands").to_pylist()
+        if self.sketch.varies:
+            counts = [len(bands) // self.dtype.itemsize for bands in written]
+            bucket = _numbers(self.values(written).reshape(-1), np.zeros(1, np.int64))
+            row = np.repeat(np.arange(len(written)), counts)
+        else:
+            tokens = self.sketch.token_values(self.values(written))
+            neighbours = [
+                tokens[:, [band]] ^ mask.astype(self.dtype) for band, mask in enumerate(self.masks)
+            ]
+            bands = np.repeat(np.arange(len(neighbours)), [mask.size for mask in self.masks])
+            bucket = _numbers(np.concatenate(neighbours, axis=1), bands).reshape(-1)
+            row = np.repeat(np.arange(len(written)), bands.size)
+        is_used = ~np.isin(bucket, self.stopped)
+        return bucket[is_used], row[is_used]
+
+    def _in_scope(self, batch: pa.RecordBatch, bucket: I64, row: I64) -> pa.RecordBatch:
+        """Return rows of buckets of one scope each, of the documents of a batch."""
+        width = WORDS_OF_FIELDS + len(self.within.windows)
+        written = b"".join(batch.column("scope").to_pylist())
+        words = np.frombuffer(written, np.uint64).reshape(-1, width)
+        joining = joining_of_words(self.within, words)[row]
+        bucket = (avalanche(bucket.view(np.uint64))[:, None] ^ joining).view(np.int64).ravel()
+        row = np.repeat(row, joining.shape[1])
+        columns = [pa.array(bucket), batch.column("number").take(pa.array(row))]
+        # The first word of the values is part of the bucket.
+        of_scope = [words[:, 1].view(np.int64), *instants_of_words(words)]
+        columns += [pa.array(values[row]) for values in of_scope]
+        names = ["bucket", "number", *self.scope_columns]
+        return pa.RecordBatch.from_arrays(columns, names=names)
 
 
 class Placed(NamedTuple):
@@ -100,6 +139,7 @@ class Placed(NamedTuple):
     meetings_of_block: as many of these as one block of documents may have.
     cap: a document is paired with at most this many documents of a bucket, the first ones.
     sizes: how much work is done at once.
+    within: the scope of similar documents.
     """
 
     rows: DataFrame
@@ -108,6 +148,7 @@ class Placed(NamedTuple):
     meetings_of_block: int
     cap: int
     sizes: PairingSizes
+    within: Within
 
     def blocks(self, first: int, tables: JobTables) -> list[int]:
         """Return the numbers at which blocks of documents begin, from `first` on.
@@ -128,8 +169,9 @@ class Placed(NamedTuple):
 
 
 def placed_in(compared: DataFrame, buckets: Buckets, cap: int, tables: JobTables) -> Placed:
-    """Place documents in their buckets. compared: number (bigint), bands (binary)."""
-    rows = mapped(compared, buckets.rows, "bucket bigint, number bigint")
+    """Place documents in their buckets. compared: as of `SparkDocuments.compared`."""
+    columns = ["bucket", "number", *buckets.scope_columns]
+    rows = mapped(compared, buckets.rows, ", ".join(f"{name} bigint" for name in columns))
     bucket = Window.partitionBy("bucket")
     size, place = F.count("*").over(bucket), F.row_number().over(bucket.orderBy("number"))
     first = F.min("number").over(bucket)
@@ -148,7 +190,7 @@ def placed_in(compared: DataFrame, buckets: Buckets, cap: int, tables: JobTables
     sizes = tables.pairing_sizes
     meetings_of_block = max(sizes.meetings, sizes.meetings_of_row * count)
     truncated = Capped(capped, largest or 0)
-    return Placed(placed, truncated, meetings or 0, meetings_of_block, cap, sizes)
+    return Placed(placed, truncated, meetings or 0, meetings_of_block, cap, sizes, buckets.within)
 
 
 def candidate_pairs(
@@ -168,15 +210,43 @@ def candidate_pairs(
     last = F.floor((F.col("size") - 1) / sizes.slice)
     slices = F.explode(F.sequence(F.lit(0).cast("bigint"), last)).alias("slice")
     home = F.when(F.col("size") <= sizes.small_bucket, F.col("first")).alias("home")
-    firsts = rows.select("bucket", slices, F.col("number").alias("left"), home)
+    conditions = _in_one_scope(placed.within)
+    firsts = rows.select(
+        "bucket", slices, F.col("number").alias("left"), home, *_scope_of_side(placed, "left")
+    )
     slice_of = F.floor((F.col("place") - 1) / sizes.slice).alias("slice")
     seconds = placed.rows.where(rights)
-    seconds = seconds.select("bucket", slice_of, F.col("number").alias("right"))
+    seconds = seconds.select(
+        "bucket", slice_of, F.col("number").alias("right"), *_scope_of_side(placed, "right")
+    )
     if placed.meetings > sizes.meetings_of_task:
         tasks = 1 + placed.meetings // sizes.meetings_of_task
         seconds = seconds.repartition(tasks, "bucket", "slice")
-    pairs = firsts.join(seconds, ["bucket", "slice"]).where("left < right")
+    pairs = firsts.join(seconds, ["bucket", "slice"])
+    pairs = pairs.where(" and ".join(["left < right", *conditions]))
     return pairs.groupBy("left", "right").agg(F.min("home").alias("home"))
+
+
+def _scope_of_side(placed: Placed, side: str) -> list[Column]:
+    """Return the columns of the scope of a side of pairs."""
+    names = [name for name in placed.rows.columns if name == "scope" or name.startswith("at")]
+    return [F.col(name).alias(f"{side}_{name}") for name in names]
+
+
+def _in_one_scope(within: Within) -> list[str]:
+    """Return the SQL conditions of pairs of one scope, by the columns of both sides."""
+    if not within:
+        return []
+    lengths = [window.microseconds for window in within.windows]
+    # Times are less than half of 63 bits, so no difference overflows.
+    near = (f"abs(left_at{row} - right_at{row}) <= {length}" for row, length in enumerate(lengths))
+    return ["left_scope = right_scope", *near]
+
+
+def _of_digests(batch: pa.RecordBatch) -> tuple[I64, I64]:
+    """Return buckets by the texts of documents, and the row of the document of each."""
+    digests = digest_words(batch.column("digest").to_pylist())
+    return np.ascontiguousarray(digests[:, 0]).view(np.int64), np.arange(len(digests))
 
 
 def _numbers(values: Unsigned, bands: I64) -> I64:
@@ -277,7 +347,11 @@ def _nearness(buckets: Buckets, compared: list[Any], left: I64, right: I64) -> F
     comparison = buckets.comparison
     if isinstance(comparison, TextComparison):
         operands = operands_of(compared, buckets.scheme, comparison)
-        return comparison.nearness(operands, left, right)
+        nearness = comparison.nearness(operands, left, right)
+        # Texts without words share buckets with equal ones alone.
+        measure = buckets.sketch.measure
+        nearness[:, operands.counts[left] == 0] = measure.nearness(measure.equal)
+        return nearness
     return comparison.nearness(buckets.values(compared).astype(np.uint64), left, right)
 
 

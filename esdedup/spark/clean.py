@@ -38,7 +38,7 @@ from esdedup.records.paths import files_named
 from esdedup.records.text_files import name_of
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.documents import SKETCHED, SparkDocuments, in_precedence, sketched_records
-from esdedup.spark.groups import members_of
+from esdedup.spark.groups import members_of, require_supported
 from esdedup.spark.pairs import SparkReport, measured
 from esdedup.spark.tables import Batches, JobTables, is_remote, mapped, on_hadoop
 from esdedup.stores.mapping import TextFields, names_of
@@ -65,7 +65,7 @@ class _Tasks:
         """Yield the records of the files of some numbers, as `SKETCHED`."""
         files, texts = self.files, self.plan.meta.text_fields
         id_field, encoding = files.reading.id_field, files.reading.encoding
-        columns = [*texts, id_field or "id", *self.plan.keep.paths([])]
+        columns = [*texts, id_field or "id", *self.plan.columns]
         for batch in batches:
             for number in batch.column("file").to_pylist():
                 # Documents to compare with precede all others.
@@ -134,12 +134,7 @@ def dedup_files(
     grouping, texts = from_settings(Grouping, settings, grouping), names_of(text_field)
     plan = Plan.of_texts(scheme, grouping.limits, grouping.keep, texts, exact=grouping.exact)
     grouping = grouping.by(plan)
-    if grouping.conflict is not None:
-        raise UsageError("Spark does not support `conflict`")
-    if grouping.split_templates:
-        raise UsageError("Spark does not support split templates")
-    if grouping.limits.within:
-        raise UsageError("Spark does not support `within`")
+    require_supported(grouping)
     spark = spark or SparkSession.builder.appName("esdedup dedup").getOrCreate()
     if spark.conf.get("spark.speculation", "false") == "true":
         raise UsageError("two tasks may write one file: set spark.speculation to false")
@@ -210,7 +205,7 @@ class _Stages:
     def sketch(self, spark: SparkSession) -> SparkDocuments:
         """Read the files, and sketch their documents."""
         read = mapped(self.tasks.numbers(spark), self.tasks.read, from_arrow_schema(SKETCHED))
-        return in_precedence(read, self.tasks.plan.keep, self.tables)
+        return in_precedence(read, self.tasks.plan, self.tables)
 
     def decide(self, documents: SparkDocuments) -> _Decisions:
         """Find the documents to remove."""
@@ -263,6 +258,7 @@ class _Stages:
             recall=decisions.pairs.recall,
             capped=decisions.pairs.capped,
             unordered=decisions.pairs.unordered,
+            unscoped=decisions.pairs.unscoped,
         )
 
     def _is_later(self) -> Column:

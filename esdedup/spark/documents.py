@@ -33,8 +33,10 @@ from esdedup.compare.source import ReadChunk, read_chunk
 from esdedup.exceptions import UsageError
 from esdedup.records.columnar import rows_of
 from esdedup.records.files import BadRecord, Chunk, Record
+from esdedup.search.scopes import has_scopes, needed_values, scope_paths
 from esdedup.sketch.sketch import NO_TEXT, written_digests
 from esdedup.sketch.sketch import sketch as sketch_texts
+from esdedup.sketch.within import Within
 from esdedup.spark.pairing_sizes import PairingSizes
 from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.text.strings import Strings
@@ -55,13 +57,15 @@ SKETCHED = pa.schema(
         "file": pa.int64(),
         "line": pa.int64(),
         "own_id": pa.string(),
+        "scope": pa.binary(),
         "bad": pa.string(),
     }
 )
 """Documents, and records that are none, of which the last column has the reason and the record.
 
 Of files, the id is the number of the file and the line, and own_id is that of the record. By the
-keep rule, a document is keyed, has a kind of time, or a value that can't be compared.
+keep rule, a document is keyed, has a kind of time, or a value that can't be compared. The scope is
+that of `scope_words`, null without a scope.
 """
 
 
@@ -70,14 +74,16 @@ class SparkDocuments:
     """Documents, each once.
 
     table: number, row (bigint), id, digest (strings), filled (boolean: it has words), bands
-    (binary: its band hashes, 4 or 8 bytes each), bytes (bigint: of its text).
+    (binary: its band hashes, 4 or 8 bytes each), bytes (bigint: of its text), scope (binary).
     texts: row (bigint), text (string).
-    copies: number, first (bigint): documents of the text of an earlier one, and the first of it.
+    copies: number, first (bigint): documents of the text of an earlier one, and the first of it. In
+    a scope, they have the same values and times.
     all_rows: the table with the rows that are no documents, whose digest is null.
     counts: of `SparkReport`, by name.
     bytes: of all texts.
     unordered: documents that the keep rule can't compare.
     sizes: how much work is done at once.
+    within: the scope of similar documents.
     """
 
     table: DataFrame
@@ -88,11 +94,22 @@ class SparkDocuments:
     bytes: int
     unordered: Unordered
     sizes: PairingSizes
+    within: Within
 
     def compared(self) -> DataFrame:
-        """Return the number and the bands of documents with words, the first of their text."""
-        filled = self.table.where("filled").select("number", "bands")
-        return filled.join(self.copies.select("number"), "number", "left_anti")
+        """Return the documents that are compared: the first of their text, with words.
+
+        Columns: number, bands, and in a scope also filled, digest and scope. With a window of time,
+        texts without words are compared with equal ones of other times.
+        """
+        columns, compared = ["number", "bands"], self.table.where("filled")
+        if self.within:
+            columns += ["filled", "digest", "scope"]
+            compared = compared.where("scope is not null")
+        if self.within.windows:
+            compared = self.table.where((F.col("digest") != NO_TEXT) & F.col("scope").isNotNull())
+        compared = compared.select(*columns)
+        return compared.join(self.copies.select("number"), "number", "left_anti")
 
     def with_texts(self, numbers: DataFrame, is_small: bool) -> DataFrame:
         """Return rows with the texts of their documents, of which no others are shuffled.
@@ -148,10 +165,15 @@ def numbered(
             # Texts of times do not sort by time.
             column = F.unix_micros(column)
         columns.append(column.alias("keep"))
+    scope_names = dict.fromkeys(scope_paths(plan.within))
+    aliases = {str(name): f"scope {number}" for number, name in enumerate(scope_names)}
+    for name, alias in aliases.items():
+        field_of(df, name)
+        columns.append(_column(df, name).alias(alias))
     text_fields = (*(alias for alias in names if alias.startswith("text")),)
-    plan = plan.of_columns(text_fields, keep.field and "keep")
-    rows = mapped(df.select(*columns), partial(_sketched, plan), from_arrow_schema(SKETCHED))
-    return in_precedence(rows, keep, tables)
+    renamed = plan.of_columns(text_fields, keep.field and "keep", plan.within.renamed(aliases))
+    rows = mapped(df.select(*columns), partial(_sketched, renamed), from_arrow_schema(SKETCHED))
+    return in_precedence(rows, plan, tables)
 
 
 def require_of_spark(df: object) -> None:
@@ -184,8 +206,9 @@ def _column(df: DataFrame, name: str) -> Column:
     return F.col(f"`{name.replace('`', '``')}`" if name in df.columns else name)
 
 
-def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> SparkDocuments:
+def in_precedence(sketches: DataFrame, plan: Plan, tables: JobTables) -> SparkDocuments:
     """Number documents. sketches: columns of `SKETCHED`, and any others."""
+    keep, within = plan.keep, plan.within
     require_one_rule(keep)
     sketches = tables.once_table(
         "sketched", sketches.withColumn("row", F.monotonically_increasing_id())
@@ -203,9 +226,12 @@ def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> Spa
         wordless,
         F.max("keyed"),
         F.sum("bytes"),
+        F.count("scope"),
     ).first()
     assert figures is not None
-    rows_read, usable_rows, count, without_words, keyed, size = figures
+    rows_read, usable_rows, count, without_words, keyed, size, in_scope = figures
+    if within and usable_rows and not in_scope:
+        raise UsageError(f"within {within}: no document has {needed_values(within)}")
     if count and keep.by == "field" and not keyed:
         raise UsageError(keep.nothing_to_compare())
     unordered = _unordered(all_rows, keep)
@@ -215,18 +241,23 @@ def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> Spa
         usable = usable.withColumn("place", F.row_number().over(by_id)).where("place = 1")
         usable = tables.once_table("once", usable.drop("place"))
     # Documents whose text an earlier one has, except for texts without a character.
-    texts = usable.where(F.col("digest") != NO_TEXT).select("number", "digest")
-    first = F.min("number").over(Window.partitionBy("digest")).alias("first")
+    texts = usable.where(F.col("digest") != NO_TEXT).select("number", "digest", "scope")
+    same = ["digest"]
+    if within:
+        same.append("scope")
+        texts = texts.where("scope is not null")
+    first = F.min("number").over(Window.partitionBy(*same)).alias("first")
     copies = tables.once_table("copies", texts.select("number", first).where("number != first"))
     counts = {
         "documents": count,
         "left_out": rows_read - usable_rows,
         "repeated": usable_rows - count,
         "without_words": without_words,
+        "unscoped": usable_rows - in_scope if within else 0,
     }
     texts = sketches.select("row", "text")
     return SparkDocuments(
-        usable, texts, copies, all_rows, counts, size or 0, unordered, tables.pairing_sizes
+        usable, texts, copies, all_rows, counts, size or 0, unordered, tables.pairing_sizes, within
     )
 
 
@@ -277,6 +308,11 @@ def sketched_records(
     keys = [*part.keys.encoded()] or [ABSENT] * lines.size
     by_time = plan.keep.compared == "time"
     ids = part.ids if file is None else Strings.of(f"{file}:{line}" for line in lines.tolist())
+    scopes: list[bytes | None] = [None] * lines.size
+    if part.scopes is not None:
+        has_scope = has_scopes(part.scopes).tolist()
+        words = [row.tobytes() for row in part.scopes]
+        scopes = [row if has else None for row, has in zip(words, has_scope, strict=True)]
     columns = {
         "key": [first + key for key in sort_keys(plan.keep, ids, keys)],
         "keyed": [key < ABSENT for key in keys],
@@ -292,6 +328,7 @@ def sketched_records(
         "file": [file] * lines.size,
         "line": lines,
         "own_id": [None if file is None else id for id in part.ids],
+        "scope": scopes,
         "bad": pa.nulls(lines.size),
     }
     yield pa.RecordBatch.from_pydict(columns, schema=SKETCHED)

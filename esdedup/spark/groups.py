@@ -135,13 +135,20 @@ def _planned(
     df: DataFrame, names: Sequence[str], scheme: Scheme | IndexMeta | None, grouping: Grouping
 ) -> tuple[Plan, Grouping]:
     """Return how the documents of a DataFrame are compared, and how they are grouped."""
+    require_supported(grouping)
+    scheme = scheme or index_of(df, names)
+    plan = plan_of(scheme, grouping.limits, grouping.keep, exact=grouping.exact)
+    return plan, grouping.by(plan)
+
+
+def require_supported(grouping: Grouping) -> None:
+    """Raise UsageError for settings that Spark does not support."""
     if grouping.conflict is not None:
         raise UsageError("Spark does not support `conflict`")
     if grouping.split_templates:
         raise UsageError("Spark does not support split templates")
-    scheme = scheme or index_of(df, names)
-    plan = plan_of(scheme, grouping.limits, grouping.keep, exact=grouping.exact)
-    return plan, grouping.by(plan)
+    if grouping.exact and grouping.limits.within.windows:
+        raise UsageError("Spark does not support `exact` with a window of time in `within`")
 
 
 def members_of(

@@ -14,6 +14,7 @@ from esdedup.compare.keep_rule import KeepRule, Unordered
 from esdedup.compare.plan import Basis, Plan
 from esdedup.exceptions import UsageError
 from esdedup.search.buckets import Capped
+from esdedup.search.scopes import warning_of_missing
 from esdedup.search.warnings import missing_pairs
 from esdedup.sketch.limits import Limits, PairSettings
 from esdedup.sketch.scheme import Scheme
@@ -47,6 +48,7 @@ class SparkReport:
     truncated.
     basis: of the comparison.
     unordered: documents that the keep rule can't compare.
+    unscoped: documents that lack a value of the scope, and are duplicates of none.
     """
 
     documents: int
@@ -57,6 +59,7 @@ class SparkReport:
     recall: float | None
     basis: Basis
     unordered: Unordered = Unordered()  # noqa: RUF009
+    unscoped: int = 0
 
 
 @dataclass(frozen=True)
@@ -148,8 +151,15 @@ def similar_pairs(
             copies = copies.withColumns(dict.fromkeys(sides, F.lit(plan.nearest)))
         pairs = pairs.unionByName(copies)
         for side in ("left", "right"):
-            ids = documents.table.select(F.col("number").alias(side), F.col("id").alias("own"))
-            pairs = pairs.join(ids, side).drop(side).withColumnRenamed("own", side)
+            digest = F.col("digest").alias(f"digest of {side}")
+            named = documents.table.select(
+                F.col("number").alias(side), F.col("id").alias("own"), digest
+            )
+            pairs = pairs.join(named, side).drop(side).withColumnRenamed("own", side)
+        if plan.within.windows:
+            # Documents of equal text with other times are no copies.
+            equal = F.col("digest of left") == F.col("digest of right")
+            pairs = pairs.withColumn("equal", equal)
         pairs = pairs.select("left", "right", *measured(plan), "equal", *sides)
         pairs = tables.once_table("pairs", pairs)
     warn(report, plan)
@@ -182,8 +192,6 @@ def plan_of(
     """
     if not isinstance(scheme, Scheme | IndexMeta | None):
         raise UsageError(f"scheme: use a Scheme or an IndexMeta, not {type(scheme).__name__}")
-    if limits.within:
-        raise UsageError("Spark does not support `within`")
     if isinstance(scheme, IndexMeta):
         if not exact:
             return Plan.of_index(scheme, limits, keep)
@@ -249,6 +257,7 @@ def warn(
     for loss in (
         *missing_pairs(report.recall, report.capped, plan.limits),
         report.unordered.warning(plan.keep),
+        warning_of_missing(plan.within, report.unscoped),
         left_out and f"{left_out:,} rows without an id or a text are left out",
         repeated
         and f"{repeated:,} rows have an id that another row has, which stays: use unique ids",
