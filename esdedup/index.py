@@ -396,9 +396,10 @@ class Index:
         warnings = [*missing_matches(result, limits, scheme)]
         if query.scope is not None and query.scope.is_missing:
             return [warning_of_query(limits.within)]
-        if not result.matches and not scheme.chosen(limits).reads_values:
-            warnings += filter(None, [too_short(query.text, scheme)])
-        if not result.matches and scheme.chosen(limits).reads_values and query.text == "":
+        chosen = scheme.chosen(limits)
+        if not result.matches and not chosen.reads_values:
+            warnings += filter(None, [too_short(query.text, scheme, chosen)])
+        if not result.matches and chosen.reads_values and query.text == "":
             warnings.append(BLANK_QUERY)
         return warnings
 

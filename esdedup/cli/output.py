@@ -221,6 +221,17 @@ def repeated_ids(documents: int, place: str) -> str | None:
     return f"{have} that {several} have: shown as {place.upper()}/ID"
 
 
+def in_brackets(words: str | None) -> str:
+    """Return words to append to a result, or nothing if there are none."""
+    return "" if words is None else f" ({words})"
+
+
+def bound_of(groups: Groups) -> str | None:
+    """Return in words which documents are in a group."""
+    grouping = groups.grouping
+    return "equal texts" if grouping.exact else groups.measure.bound_of_pairs(grouping.limits)
+
+
 def capital(text: str) -> str:
     """Return the text with a capital letter."""
     return text[:1].upper() + text[1:]

@@ -8,6 +8,8 @@ from esdedup.search.buckets import Capped
 from esdedup.search.similar import levels_of
 from esdedup.sketch.banding import bands_needed
 from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS
+from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.kinds.passages import Passages
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.text.characters import count
@@ -16,6 +18,8 @@ from esdedup.text.words import tokenise
 
 BLANK_QUERY = "The fingerprint is blank, as that of a plain image: similar to none"
 
+_SHORT_TEXT = 50
+"""Words, or characters, of a text below which a part of a document may have been meant."""
 GOOD_RECALL = 0.95
 """Least expected recall without a warning."""
 
@@ -44,19 +48,40 @@ def missing_matches(
         yield f"{skipped}: matches {lost} missing"
 
 
-def too_short(text: str, scheme: Scheme) -> str | None:
-    """Return a warning if a text is shorter than a shingle, else None."""
+def too_short(text: str, scheme: Scheme, chosen: Sketch) -> str | None:
+    """Return a warning if a text without matches is short, else None.
+
+    chosen: the sketch that was searched by.
+    """
     texts = normalise([text], scheme.normalisation)
     words = int(tokenise(texts, scheme.shingling, scheme.seed).counts[0])
+    unit = "character" if scheme.shingling.unit == "char" else "word"
+    units = count(words, unit)
     if words >= (size := scheme.shingling.size):
-        return None
+        if words >= _SHORT_TEXT or chosen.passage:
+            return None
+        return (
+            f"The text has {units}, and whole texts are compared: a longer document that contains"
+            f" it is not similar. {_way_to_parts(words, unit, scheme)}"
+        )
     if not words:
         return "The text has no words: only documents of the same text are found"
-    units = count(words, "character" if scheme.shingling.unit == "char" else "word")
     return (
         f"The text has {units}, fewer than the {size} of a shingle: only texts of just these are"
         " similar"
     )
+
+
+def _way_to_parts(words: int, unit: str, scheme: Scheme) -> str:
+    """Return how to find the documents that contain a text. unit: of its words."""
+    passages = next((sketch for sketch in scheme.sketches if sketch.passage), None)
+    shortest = Passages().passage if passages is None else passages.passage
+    if words < shortest:
+        return "A full-text search finds such documents"
+    in_a_row = f"documents that share {shortest} {unit}s in a row"
+    if passages is None:
+        return f"An index with `passages` finds {in_a_row}"
+    return f"`sketch` {passages.name} finds {in_a_row}"
 
 
 def _lacking(result: Result, limits: Limits, scheme: Scheme) -> str | None:

@@ -111,6 +111,23 @@ class Measure:
             return f"{self.of_duplicate} of {getattr(limits, self.limit)} bits or less"
         return f"{self.of_duplicate} of {self.limit_of(limits):g} or more"
 
+    def bound(self, value: float | None) -> str | None:
+        """Return in words that a value is a limit, or None without one."""
+        if value is None:
+            return None
+        within = "bits or less" if self.whole_numbers else "or more"
+        return f"{self.words} of {value:g} {within}"
+
+    def bound_of_pairs(self, limits: Limits) -> str | None:
+        """Return in words which pairs are within limits, or None if the sketch decides."""
+        if self.whole_numbers:
+            return self.bound(getattr(limits, self.limit))
+        return self.bound(self.limit_of(limits))
+
+    def bound_of_query(self, limits: Limits) -> str | None:
+        """Return in words which matches of a query are within limits, or None if all are."""
+        return self.bound(getattr(limits, self.limit))
+
     def similarity(self, value: float) -> float | None:
         """Return the value if it is a similarity, else None."""
         return value if self.column == "similarity" else None

@@ -79,7 +79,8 @@ def _show(index: Index, groups: Groups, k: int, as_json: bool, apply: bool) -> N
             output.print_json({"conflict": groups.conflicts.name, "documents": left_documents})
     summary = f"{count(groups.duplicates, 'duplicate')} in {count(len(groups), 'group')} of"
     documents = count(len(groups.ids), "document")
-    message(f"{summary if groups.duplicates else 'No duplicates among'} {documents}")
+    result = summary if groups.duplicates else "No duplicates among"
+    message(f"{result} {documents}{output.in_brackets(output.bound_of(groups))}")
     if unlike := int(groups.unlike.sum()):
         message(f"{unlike:,} of them are {groups.reason_of_unlike}")
     message(*index.template_warnings(groups))

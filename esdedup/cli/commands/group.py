@@ -73,6 +73,8 @@ def group_command(
             f" {count(len(groups), 'group')}, of {count(len(groups.ids), 'document')}",
         )
         output.print_groups(groups, _LARGEST, "--output writes all")
+        if bound := output.bound_of(groups):
+            message(f"Grouped by: {bound}")
     if marks is not None:
         message(f"{count(marks.written, 'document')} written, {marks.unchanged:,} unchanged")
         if marks.stale:

@@ -63,7 +63,8 @@ def pairs_command(
             message(f"{having} the text of an earlier one: listed with the first of each text only")
         if results.is_standard_output:
             results.write_lines(pairs, k)
-            message(f"{count(len(pairs), 'pair')} of {count(len(pairs.ids), 'document')}")
+            bound = output.in_brackets(pairs.measure.bound_of_pairs(limits))
+            message(f"{count(len(pairs), 'pair')} of {count(len(pairs.ids), 'document')}{bound}")
             _warn_of_others(pairs, k)
         elif results.output is not None:
             results.write(pairs)
@@ -71,7 +72,8 @@ def pairs_command(
             details = {"output": str(results.output.resolve())}
             output.print_counts(counts, as_json, title=str(results.output), details=details)
         elif not as_json:
-            _show_table(pairs, texts_of, _SHOWN if k is None else k)
+            bound = output.in_brackets(pairs.measure.bound_of_pairs(limits))
+            _show_table(pairs, texts_of, _SHOWN if k is None else k, bound)
         else:
             for pair in itertools.islice(pairs, k):
                 measure, value = pair.measure, pair.measure.typed(pair.value)
@@ -137,10 +139,11 @@ def _warn_of_others(pairs: SimilarPairs, most: int | None) -> None:
     message(output.shown(rows, len(pairs), "pair", "without -k, all are"))
 
 
-def _show_table(pairs: SimilarPairs, texts_of: TextsOf, most: int) -> None:
+def _show_table(pairs: SimilarPairs, texts_of: TextsOf, most: int, bound: str) -> None:
+    """Print the first pairs. bound: which values they have, in words."""
     first_pairs = list(itertools.islice(pairs, most))
     if not first_pairs:
-        message("No similar pairs")
+        message(f"No similar pairs{bound}")
         return
     ids = sorted({id for pair in first_pairs for id in (pair.left, pair.right)})
     texts = dict(zip(ids, map(output.snippet, texts_of(ids)), strict=True))
@@ -156,7 +159,8 @@ def _show_table(pairs: SimilarPairs, texts_of: TextsOf, most: int) -> None:
         (pairs.measure.pair_title, "number"),
         ("documents", "key"),
     ]
-    output.print_table([*columns, ("text", "line")], rows, count(len(pairs), "near-duplicate pair"))
+    title = f"{count(len(pairs), 'near-duplicate pair')}{bound}"
+    output.print_table([*columns, ("text", "line")], rows, title)
     message(output.shown(len(rows), len(pairs), "pair", "-k N shows more, --json all"))
 
 

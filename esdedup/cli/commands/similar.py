@@ -112,15 +112,17 @@ def similar_command(
         limits = search.chosen(index, limits)
         query = search.query(index, limits)
         (result,) = index.similar_many([query], limits)
-        meta, measure = index.meta_of(limits), index.scheme.chosen(limits).measure
+        meta, chosen = index.meta_of(limits), index.scheme.chosen(limits)
         check_limits(index.scheme, limits)
         warnings = index.warnings(result, limits, query)
     message(*warnings)
     if as_json:
         print_json(_as_json(result, search.id, source))
         return
+    measure = chosen.measure
+    bound = measure.bound_of_query(chosen.settled(limits))
     if not result.matches:
-        message("No similar documents")
+        message(f"No similar documents{output.in_brackets(bound)}")
         return
     rows = [
         (*_measured(match), match.id, output.snippet(_shown(match, meta.text_at(match.source))))
@@ -128,7 +130,7 @@ def similar_command(
     ]
     columns: list[tuple[str, output.Kind]]
     columns = [(name, "number") for name in measure.query_columns]
-    output.print_table([*columns, ("id", "key"), ("text", "line")], rows)
+    output.print_table([*columns, ("id", "key"), ("text", "line")], rows, bound)
     total = len(rows) if result.total is None else result.total
     message(output.shown(len(rows), total, "match", f"-k {total} shows all", "matches"))
 
