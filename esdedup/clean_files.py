@@ -25,6 +25,7 @@ from esdedup.index import Index
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.files import Format
 from esdedup.records.inputs import Reading
+from esdedup.records.merge import Merge
 from esdedup.runs.progress import Progress, shown
 from esdedup.sketch.limits import ACTING, MAX_PER_BUCKET, Limits
 from esdedup.sketch.scheme import Scheme
@@ -61,6 +62,8 @@ def clean(
     exact: bool = False,
     split_templates: bool = False,
     conflict: str | None = None,
+    collect: str | Sequence[str] = (),
+    fill: str | Sequence[str] = (),
     unit: Unit | None = None,
     min_words: int = 1,
     removed: Path | None = None,
@@ -101,6 +104,10 @@ def clean(
     exact: remove only equal texts, after normalisation.
     split_templates: keep documents that fill one template differently.
     conflict: a field; groups that differ in it are left whole: none of them is a duplicate.
+    collect: fields that become lists, to which a document that stays adds the distinct values of
+    its duplicates.
+    fill: fields that a document that stays takes from its first duplicate with a value, if it has
+    none itself.
     unit: remove repeated paragraphs or lines inside documents, in place of documents.
     min_words: of a unit; shorter ones stay.
     removed: file for the list of what is removed; None for `_removed.jsonl.zst` in the output.
@@ -125,8 +132,9 @@ def clean(
         within=Within.parse(within),
     )
     grouping = Grouping(limits, method, KeepRule.parse(keep), exact, split_templates, conflict)
+    merge = Merge.parse(collect, fill)
     if unit is not None:
-        _check_alone(grouping, against, update, only_between)
+        _check_alone(grouping, merge, against, update, only_between)
     request = _request(
         files, output, Reading(format, encoding, names_of(text_field), id_field), dead_letter
     )
@@ -140,7 +148,7 @@ def clean(
     )
     memory = None if max_memory is None else size(max_memory)
     job: UnitRequest | NearDuplicateRequest
-    job = NearDuplicateRequest(request, grouping, scheme, update, memory, only_between)
+    job = NearDuplicateRequest(request, grouping, scheme, update, memory, only_between, merge)
     if unit is not None:
         job = UnitRequest(request, unit, min_words)
     with shown(progress) as on_step:
@@ -237,6 +245,7 @@ def _ignore(*_: object) -> None:
 
 def _check_alone(
     grouping: Grouping,
+    merge: Merge,
     against: Path | Index | Iterable[Path | Index],
     update: bool,
     only_between: bool,
@@ -244,6 +253,8 @@ def _check_alone(
     """Raise UsageError for settings that can't be combined with `unit`."""
     if _entries(against) or update or only_between:
         raise UsageError("`against`, `only_between` and `update` can't be combined with `unit`")
+    if merge:
+        raise UsageError(f"`{merge.setting}` can't be combined with `unit`")
     if grouping != Grouping():
         raise UsageError("settings of near-duplicates can't be combined with `unit`")
 

@@ -18,6 +18,7 @@ from esdedup.compare.plan import Plan
 from esdedup.compare.resources import Resources
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Groups, groups_among
+from esdedup.records.merge import NO_MERGE, Merge
 from esdedup.records_in_memory import InMemory
 from esdedup.runs.run import Run
 from esdedup.sketch.measures import Measure
@@ -160,6 +161,7 @@ class Deduplicated(Generic[_Table]):
     _positions: Positions = field(repr=False)
     _compared: Compared = field(repr=False)
     _least: float | None = None
+    _merge: Merge = NO_MERGE
 
     @cached_property
     def _duplicate_rows(self) -> I64:
@@ -185,14 +187,33 @@ class Deduplicated(Generic[_Table]):
     def kept(self) -> _Table:
         """Return the records that stay, in their order, as a list, a frame or a table, as given.
 
-        With `mask`, their texts are without the items that they contained.
+        With `mask`, their texts are without the items that they contained. With `collect` and
+        `fill`, they have values of their duplicates.
         """
         masked = self._compared.masked
         text_field = self._compared.plan.meta.text_fields[0]
         rows_of_masked = masked.documents - self._positions.earlier
         records = InMemory(self.records).with_texts(text_field, rows_of_masked, [*masked.texts])
+        if self._merge:
+            records = records.with_values(self._merge, self._new_values(records))
         table: _Table = records.picked(np.delete(np.arange(self._count), self._rows))
         return table
+
+    def _new_values(self, records: InMemory) -> dict[int, dict[str, object]]:
+        """Return the new values of records that stay and have duplicates, by position and field."""
+        rows_of_duplicates: dict[int, list[int]] = {}
+        for duplicate in self.duplicates:
+            if not duplicate.in_against:
+                rows_of_duplicates.setdefault(duplicate.original, []).append(duplicate.row)
+        columns = {path: records.values_at(path) for path in self._merge.paths}
+
+        def values(row: int) -> dict[str, object]:
+            return self._merge.values_in({path: column[row] for path, column in columns.items()})
+
+        return {
+            original: self._merge.new_values(values(original), map(values, rows))
+            for original, rows in rows_of_duplicates.items()
+        }
 
     @cached_property
     def removed(self) -> _Table:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from esdedup.records.files import BadRecord, Chunk, Format, Record, format_of
     from esdedup.records.inputs import Reading, total_bytes
     from esdedup.records.locations import is_address, written
+    from esdedup.records.merge import Merge
     from esdedup.records.table_files import check_result, objects_of, write_table
     from esdedup.records.targets import check_new, check_targets
     from esdedup.records.text_files import STDIN
@@ -42,11 +43,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_PROCESSES", "PATH", "STDIN", "BadRecord", "Chunk", "ContainmentRequest",
-    "DeadLetterFile", "Evidence", "FileRequest", "Format", "ItemRequest", "NearDuplicateRequest",
-    "PairRequest", "Reading", "Record", "RepeatedIds", "ShareSizes", "Stage", "Tabular", "Unit",
-    "UnitRequest", "Waiting", "against_kind", "check_new", "check_result", "check_targets",
-    "dead_letter_path", "format_of", "is_address", "left_whole_file", "number_of_processes",
-    "objects_of", "total_bytes", "write_table", "written",
+    "DeadLetterFile", "Evidence", "FileRequest", "Format", "ItemRequest", "Merge",
+    "NearDuplicateRequest", "PairRequest", "Reading", "Record", "RepeatedIds", "ShareSizes",
+    "Stage", "Tabular", "Unit", "UnitRequest", "Waiting", "against_kind", "check_new",
+    "check_result", "check_targets", "dead_letter_path", "format_of", "is_address",
+    "left_whole_file", "number_of_processes", "objects_of", "total_bytes", "write_table",
+    "written",
 ]  # fmt: skip
 
 _MODULES = {
@@ -65,6 +67,7 @@ _MODULES = {
     "records.files": "BadRecord Chunk Format Record format_of",
     "records.inputs": "Reading total_bytes",
     "records.locations": "is_address written",
+    "records.merge": "Merge",
     "records.table_files": "check_result objects_of write_table",
     "records.targets": "check_new check_targets",
     "records.text_files": "STDIN",

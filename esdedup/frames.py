@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -29,6 +29,7 @@ from esdedup.compare.source import Records, RecordSource, columns_of_records, re
 from esdedup.deduplicated import Compared, Deduplicated, Positions
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, GroupingSettings, Groups, groups_among
+from esdedup.records.merge import Merge
 from esdedup.records_in_memory import AnyRecords, Argument, InMemory, batches, is_stream, read
 from esdedup.runs.progress import Progress, shown
 from esdedup.runs.run import OnStep, Run
@@ -57,6 +58,8 @@ def dedup(
     only_between: bool = False,
     contained: float | None = None,
     mask: Masking = False,
+    collect: str | Sequence[str] = (),
+    fill: str | Sequence[str] = (),
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
     progress: Progress = None,
@@ -71,6 +74,8 @@ def dedup(
     only_between: bool = False,
     contained: float | None = None,
     mask: Masking = False,
+    collect: str | Sequence[str] = (),
+    fill: str | Sequence[str] = (),
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
     progress: Progress = None,
@@ -85,6 +90,8 @@ def dedup(
     only_between: bool = False,
     contained: float | None = None,
     mask: Masking = False,
+    collect: str | Sequence[str] = (),
+    fill: str | Sequence[str] = (),
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
     progress: Progress = None,
@@ -99,6 +106,8 @@ def dedup(
     only_between: bool = False,
     contained: float | None = None,
     mask: Masking = False,
+    collect: str | Sequence[str] = (),
+    fill: str | Sequence[str] = (),
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
     progress: Progress = None,
@@ -116,8 +125,11 @@ def dedup(
     contained: remove only records that contain an item of `against`, such as one of a benchmark:
     this share of its words or more, in a stretch of their text; above 0, up to 1. Settings of
     near-duplicates can't be combined with it.
-    mask: cut the items from the texts, and remove only records with nothing else; "sentences" to
-    cut all sentences that have a part of an item.
+    mask: cut the items from the texts, and remove only records with nothing else.
+    collect: fields that become lists in the records that stay, to which one adds the distinct
+    values of its duplicates.
+    fill: fields that a record that stays takes from its first duplicate with a value, if it has
+    none itself.
     scheme: by default one whose bands reach the recall at the threshold.
     grouping: how to group, in place of the settings below.
     sketch: name of the sketch to compare by; None for the scheme's first.
@@ -141,7 +153,8 @@ def dedup(
     of another type.
     """
     grouping = from_settings(Grouping, settings, grouping)
-    names = names_of(text)
+    names, merge = names_of(text), Merge.parse(collect, fill)
+    merge.check(names)
     check_masking(mask)
     check_type("only_between", only_between, "bool")
     if only_between and against is None:
@@ -149,6 +162,8 @@ def dedup(
     if only_between and contained is not None:
         raise UsageError("`only_between` can't be combined with `contained`")
     if contained is not None:
+        if merge:
+            raise UsageError(f"`{merge.setting}` can't be combined with `contained`")
         if against is None:
             raise UsageError("`contained` requires `against`: the records of the items")
         if grouping != Grouping():
@@ -167,7 +182,9 @@ def dedup(
         plan = plan.labelled(grouping.conflict)
         sides = _Sides.of(records, [] if against is None else against, plan)
         sides = replace(sides, only_between=only_between)
-        return _without_duplicates(sides, plan, grouping.by(plan), on_step)
+        InMemory(sides.table.records).check_merge(merge)
+        deduplicated = _without_duplicates(sides, plan, grouping.by(plan), on_step)
+        return replace(deduplicated, _merge=merge)
 
 
 @accepts(Limits, "pairs")

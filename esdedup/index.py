@@ -27,6 +27,7 @@ from esdedup.models import Document, Fields, Match, Query, Result, Statistics
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import partial_document
 from esdedup.records.files import BadRecord, Chunk, Record, chunks_of_records
+from esdedup.records.merge import Merge
 from esdedup.records.query_files import RecordQuery, queries_in_files, text_in_file
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
@@ -621,6 +622,8 @@ class Index:
         to: str | None = None,
         log: str | Path | None = None,
         groups: Groups | None = None,
+        collect: str | Sequence[str] = (),
+        fill: str | Sequence[str] = (),
         on_step: OnStep | None = None,
         grouping: Grouping | None = None,
         **settings: Unpack[GroupingSettings],
@@ -630,6 +633,10 @@ class Index:
         action: "delete"; "mark" as `group` does; or "move" to the index `to`.
         log: a new file for `undo`, by default INDEX.dedup-TIME.jsonl.zst in the current folder.
         groups: the groups if they were found already; else they are found by the settings.
+        collect: fields that become lists, to which a document that stays adds the distinct values
+        of its duplicates before these are removed.
+        fill: fields that a document that stays takes from its first duplicate with a value, if it
+        has none itself.
         on_step: as in `groups`.
         grouping: how to group, in place of the settings below.
         sketch: name of the sketch to compare by; None for the scheme's first.
@@ -657,6 +664,7 @@ class Index:
             raise UsageError('action "move" and an index to move to (`to`) require each other')
         if to is not None:
             self.location.check_apart(to)
+        merge = Merge.parse(collect, fill)
         time_of_run = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z"
         name = f"{file_name(self.location.index)}.dedup-{time_of_run}.jsonl.zst"
         if groups is not None and settings:
@@ -665,8 +673,18 @@ class Index:
             groups = self.groups(on_step=on_step, grouping=grouping, **settings)
         meta = self.meta_of(groups.grouping.limits)
         beside = None if to is None else self.store.beside(to)
+        merge.check([*meta.text_fields, meta.field, meta.marks_field])
+        if merge and groups.outside:
+            raise UsageError(f"`{merge.setting}` requires originals that are in the index")
         plan = removal.Dedup(
-            self.store, meta, self.scheme.id, groups, action, beside, Path(log or name)
+            self.store,
+            meta,
+            self.scheme.id,
+            groups,
+            action,
+            beside,
+            Path(log or name),
+            merge=merge,
         )
         if not apply:
             return plan

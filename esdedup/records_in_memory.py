@@ -13,7 +13,9 @@ from esdedup.compare.source import Beside, Records
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.models import Document
 from esdedup.records.documents import id_at
+from esdedup.records.merge import Merge, fields_of
 from esdedup.search.scopes import scope_paths
+from esdedup.stores.changes import merged
 from esdedup.stores.fields import has_field, quoted, text_of, value_at
 from esdedup.tabular import ArrowStream, Frame, require_pyarrow
 from esdedup.text.arrays import I64
@@ -110,22 +112,79 @@ class InMemory:
             values[row] = text
         return self._with_column(name, values)
 
-    def _with_column(self, name: Hashable, values: list[object]) -> InMemory:
-        """Return a frame or a table with other values of a column, of the same type."""
+    def check_merge(self, merge: Merge) -> None:
+        """Raise UsageError for a field that is no column, and for texts, which have no fields."""
+        names = self.column_names
+        for path in merge.paths:
+            setting = "collect" if path in merge.collect else "fill"
+            if names is not None and path not in map(str, names):
+                listed = ", ".join(map(str, names))
+                raise UsageError(f"`{setting}`: there is no column {path!r}. There are: {listed}")
+            is_text = names is None and any(isinstance(record, str) for record in self.records)
+            if is_text or (names is None and not isinstance(self.records, list)):
+                raise UsageError(f"`{setting}` requires records with fields, not texts")
+
+    def values_at(self, path: str) -> list[object]:
+        """Return the values of a field, None for missing ones."""
+        names = self.column_names
+        if names is None:
+            return [value_at(record, path) for record in self.records]
+        values = self.values(_column_named(names, path))
+        # A frame of pandas has arrays in place of lists.
+        return [value.tolist() if hasattr(value, "tolist") else value for value in values]
+
+    def with_values(self, merge: Merge, new_values: Mapping[int, Mapping[str, object]]) -> InMemory:
+        """Return the records with new values of fields; collected fields become lists.
+
+        new_values: by the row of a record and by field. Raises RecordError for a nested field in
+        what is no object.
+        """
+        names = self.column_names
+        if names is None:
+            return InMemory(
+                [
+                    _with_values(record, merge, row, new_values.get(row, {}))
+                    for row, record in enumerate(self.records)
+                ]
+            )
+        records = self
+        for path in merge.paths:
+            values = self.values_at(path)
+            becomes_list = path in merge.collect and any(map(_is_single, values))
+            if becomes_list:
+                values = [[value] if _is_single(value) else value for value in values]
+            for row, values_of_row in new_values.items():
+                if path in values_of_row:
+                    values[row] = values_of_row[path]
+            records = records._with_column(_column_named(names, path), values, becomes_list)
+        return records
+
+    def _with_column(
+        self, name: Hashable, values: list[object], becomes_list: bool = False
+    ) -> InMemory:
+        """Return a frame or a table with other values of a column, of the same type.
+
+        becomes_list: the values are lists of this type.
+        """
         records = self.records
         if hasattr(records, "iloc"):
             series, frame = records[name], records.copy(deep=False)
-            frame[name] = type(series)(values, index=series.index, dtype=series.dtype)
+            dtype = object if becomes_list else series.dtype
+            frame[name] = type(series)(values, index=series.index, dtype=dtype)
             return InMemory(frame)
         if hasattr(records, "features"):
-            feature, without_column = records.features[name], records.remove_columns(name)
+            without_column = records.remove_columns(name)
+            feature = None if becomes_list else records.features[name]
             with_values = without_column.add_column(name, values, feature=feature)
             return InMemory(with_values.select_columns(records.column_names))
         if hasattr(records, "with_columns"):
             series = records[name]
-            return InMemory(records.with_columns(type(series)(name, values, series.dtype)))
+            dtype = series.head(0).implode().dtype if becomes_list else series.dtype
+            return InMemory(records.with_columns(type(series)(name, values, dtype)))
         position = records.schema.get_field_index(name)
         field = records.schema.field(position)
+        if becomes_list:
+            field = field.with_type(require_pyarrow().list_(field.type))
         array = require_pyarrow().array(values, field.type)
         return InMemory(records.set_column(position, field, array))
 
@@ -305,6 +364,27 @@ def _with_text(
         return text
     _check_text(record.get(text_field), text_field, row)
     return {**record, text_field: text}
+
+
+def _with_values(
+    record: Mapping[str, object], merge: Merge, row: int, new_values: Mapping[str, object]
+) -> Mapping[str, object]:
+    """Return a record with new values of its fields, by their names."""
+    values = {**merge.as_lists(record), **new_values}
+    try:
+        return merged(record, fields_of(record, values)) if values else record
+    except RecordError as error:
+        raise RecordError(f"record {row}: {error}") from error
+
+
+def _is_single(value: object) -> bool:
+    """Return whether a value is there, and is no list."""
+    return value is not None and not isinstance(value, list)
+
+
+def _column_named(names: Sequence[Hashable], name: str) -> Hashable:
+    """Return the name of a column, which may be of any type."""
+    return next(column for column in names if str(column) == name)
 
 
 def _check_text(value: object, text_field: str, row: int) -> None:

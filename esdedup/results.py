@@ -21,6 +21,7 @@ Match: a document that is similar to a query.
 Member: a duplicate in a group.
 Pair: two similar documents.
 Report: the duplicates of an index in numbers, with examples, from `Index.report`.
+PlannedMerge: a document that stays, and what it would take from its duplicates, by `Dedup.merges`.
 Result: the matches of one query, from `Index.similar`.
 SimilarPairs: all pairs, from `Index.pairs` and `esdedup.pairs`.
 Statistics: numbers of documents and bytes, from `Index.statistics`.
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from esdedup.groups.marks import GroupReport
     from esdedup.ingest.ingest import IngestReport
     from esdedup.models import Failure, Match, Pair, Result, Statistics
+    from esdedup.removal.merges import PlannedMerge
     from esdedup.removal.remove import Dedup, DedupReport
     from esdedup.removal.undo import UndoReport
     from esdedup.search.hot_buckets import HotBuckets
@@ -55,8 +57,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Conflict", "ConflictReport", "Conflicts", "ContainedItem", "Containments", "Dedup",
     "DedupReport", "Deduplicated", "Duplicate", "Duplicates", "Explanation", "Failure", "Group",
-    "GroupReport", "Groups", "HotBuckets", "IngestReport", "Match", "Member", "Pair", "Report",
-    "Result", "SimilarPairs", "Statistics", "UndoReport",
+    "GroupReport", "Groups", "HotBuckets", "IngestReport", "Match", "Member", "Pair",
+    "PlannedMerge", "Report", "Result", "SimilarPairs", "Statistics", "UndoReport",
 ]  # fmt: skip
 
 _MODULES = {
@@ -70,6 +72,7 @@ _MODULES = {
     "groups.marks": "GroupReport",
     "ingest.ingest": "IngestReport",
     "models": "Failure Match Pair Result Statistics",
+    "removal.merges": "PlannedMerge",
     "removal.remove": "Dedup DedupReport",
     "removal.undo": "UndoReport",
     "search.hot_buckets": "HotBuckets",

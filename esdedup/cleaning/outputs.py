@@ -18,6 +18,7 @@ import numpy as np
 import xxhash
 
 from esdedup.exceptions import InputError, UsageError
+from esdedup.records.columnar import check_merge
 from esdedup.records.files import Format, format_of
 from esdedup.records.inputs import Reading
 from esdedup.records.locations import (
@@ -30,6 +31,7 @@ from esdedup.records.locations import (
     stamp,
     written,
 )
+from esdedup.records.merge import NO_MERGE, Merge
 from esdedup.records.paths import ABOUT
 from esdedup.records.pipes import is_pipe
 from esdedup.records.rewrite import RetainedFile, rewrite
@@ -47,11 +49,13 @@ class RetainedRecords:
     lines: `Record.line` of all n records, ascending, shape (n,).
     is_retained: True for those that stay, shape (n,).
     changed: the new texts of some records that stay, by line.
+    new_values: the new values of fields of some records that stay, as JSON by line.
     """
 
     lines: I64
     is_retained: Mask
     changed: Mapping[int, str] = field(default_factory=dict)
+    new_values: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class CleanFiles:
     reading: how their records are read.
     removed: file for the list of what is removed, or None for one in the output.
     is_private: the files are compared with an index, or with kept sketches, too.
+    merge: the fields that records that stay take from those that are removed.
 
     Raises UsageError for a file that is one of both, and for an output that is one file which can't
     hold the records of all.
@@ -77,6 +82,7 @@ class CleanFiles:
     reading: Reading
     removed: str | None = None
     is_private: bool = False
+    merge: Merge = NO_MERGE
 
     def __post_init__(self) -> None:
         if pipe := next(filter(is_pipe, self.inputs), None):
@@ -181,6 +187,7 @@ class CleanFiles:
             "text fields": [*self.reading.text_fields],
             "id field": self.reading.id_field,
             "output": self.output,
+            **(self.merge.to_json() if self.merge else {}),
             **{f"state of {_described(path)}": stamp for path, stamp in self.stamps.items()},
             LISTED_FILES: digest_of([*map(_described, self.files)]),
         }
@@ -233,6 +240,17 @@ class CleanFiles:
                     f"{path}: `{setting}` requires JSON lines, text or tables, not {kind}"
                 )
 
+    def check_merge(self) -> None:
+        """Raise UsageError if records of the files can't take values from others."""
+        merge, setting = self.merge, f"`{self.merge.setting}`"
+        merge.check(self.reading.text_fields)
+        for path in self.files:
+            kind = self.format or format_of(path)
+            if kind == "parquet" or kind == "arrow":
+                check_merge(path, kind, merge)
+            elif kind != "jsonl":
+                raise UsageError(f"{path}: {setting} requires JSON lines or tables, not {kind}")
+
     def write(self, files: Iterable[RetainedRecords], first: int = 0) -> Iterator[int]:
         """Write the files that are missing, and yield the number of records of each.
 
@@ -254,12 +272,15 @@ class CleanFiles:
             os.sync()
 
     def _retained_file(self, path: str, records: RetainedRecords) -> RetainedFile:
-        lines, is_retained, text_field = (
+        return RetainedFile(
+            path,
             records.lines,
             records.is_retained,
             self.reading.text_fields[0],
+            records.changed,
+            self.merge,
+            records.new_values,
         )
-        return RetainedFile(path, lines, is_retained, text_field, records.changed)
 
     def _check_unchanged(self, sources: Sequence[RetainedFile]) -> None:
         for source in sources:

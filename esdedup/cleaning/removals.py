@@ -99,6 +99,18 @@ class MaskedTexts:
 
 
 @dataclass(frozen=True)
+class NewValues:
+    """The values that documents that stay take from their duplicates.
+
+    documents: numbers of the documents that change, ascending, shape (n,).
+    texts: for each the new values of its fields by path, as JSON.
+    """
+
+    documents: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+    texts: Strings = field(default_factory=lambda: Strings.of([]))
+
+
+@dataclass(frozen=True)
 class Removals:
     """Documents that duplicate or contain others, a row for each pair, by document.
 
@@ -111,6 +123,7 @@ class Removals:
     end: the end of it, likewise.
     masked: documents that stay all the same.
     are_contained: the documents contain their originals; one may have several rows.
+    new_values: values that documents that stay take from those that are removed.
     """
 
     corpus: Corpus
@@ -122,6 +135,7 @@ class Removals:
     end: I64
     masked: MaskedTexts = field(default_factory=MaskedTexts)
     are_contained: bool = False
+    new_values: NewValues = field(default_factory=NewValues)
 
     @staticmethod
     def of_duplicates(
@@ -143,6 +157,9 @@ class Removals:
             "masked_texts": self.masked.texts.raw,
             "masked_offsets": self.masked.texts.offsets,
             "masked_words": self.masked.words,
+            "new_values": self.new_values.documents,
+            "new_texts": self.new_values.texts.raw,
+            "new_offsets": self.new_values.texts.offsets,
         }
 
     def __len__(self) -> int:
@@ -194,10 +211,12 @@ class Removals:
         lines, is_retained = corpus.lines, corpus.lines > 0
         is_retained[corpus.rows[self.removed]] = False
         masked_records = corpus.rows[self.masked.documents]
+        new_records = corpus.rows[self.new_values.documents]
         for start, end in itertools.pairwise(corpus.ends):
-            in_file = range(*np.searchsorted(masked_records, [start, end]).tolist())
-            changed = {int(lines[masked_records[n]]): self.masked.texts[n] for n in in_file}
-            yield RetainedRecords(np.abs(lines[start:end]), is_retained[start:end], changed)
+            in_file = slice(start, end)
+            changed = _by_line(lines, in_file, masked_records, self.masked.texts)
+            new_values = _by_line(lines, in_file, new_records, self.new_values.texts)
+            yield RetainedRecords(np.abs(lines[in_file]), is_retained[in_file], changed, new_values)
 
     def table(self) -> Tabular:
         """Return the table that lists the rows."""
@@ -212,6 +231,16 @@ class Removals:
         """Return where the document and the original of each row are."""
         documents = self.corpus.places(self.document)
         return zip(documents, self.corpus.places(self.original), strict=True)
+
+
+def _by_line(lines: I64, in_file: slice, records: I64, texts: Strings) -> dict[int, str]:
+    """Return the texts of the records of a file by line.
+
+    lines: of all records. in_file: the records of the file. records: those that have a text each,
+    ascending.
+    """
+    first, end = np.searchsorted(records, [in_file.start, in_file.stop]).tolist()
+    return {int(lines[records[row]]): texts[row] for row in range(first, end)}
 
 
 _PLACES = {

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,34 @@ class ConflictReport:
 
 
 @dataclass(frozen=True)
+class MergeSample:
+    """A document that takes values from its duplicates.
+
+    file, line, id: where it is.
+    values: the new values of its fields, by path.
+    """
+
+    file: str
+    line: int
+    id: str
+    values: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class MergeReport:
+    """What documents that stay take from their duplicates.
+
+    documents: that take values.
+    values: number of values that they take, by field.
+    samples: some of these documents.
+    """
+
+    documents: int
+    values: Mapping[str, int]
+    samples: Sequence[MergeSample] = ()
+
+
+@dataclass(frozen=True)
 class CleanReport:
     """What was found among the later files.
 
@@ -118,6 +146,7 @@ class CleanReport:
     unscoped: number of documents that lack a value of the scope, and duplicate none.
     blank: number of documents with a blank fingerprint, likewise.
     conflicts: the groups that are left whole; None if labels are not compared.
+    merged: what documents that stay take from their duplicates; None if no field is named.
     """
 
     documents: int
@@ -140,6 +169,7 @@ class CleanReport:
     unscoped: int = 0
     blank: int = 0
     conflicts: ConflictReport | None = None
+    merged: MergeReport | None = None
 
     @staticmethod
     def of_units(units: UnitReport) -> CleanReport:
@@ -188,8 +218,8 @@ class CleanReport:
 def report_to_json(report: CleanReport) -> dict[str, Any]:
     """Return a JSON object of a report."""
     values = asdict(report)
-    # Jobs without a scope, fingerprints or labels have none.
-    for name in ("unscoped", "blank", "conflicts"):
+    # Jobs without a scope, fingerprints, labels or merged fields have none.
+    for name in ("unscoped", "blank", "conflicts", "merged"):
         if not getattr(report, name):
             del values[name]
     return values
@@ -197,14 +227,16 @@ def report_to_json(report: CleanReport) -> dict[str, Any]:
 
 def report_from_json(report: Mapping[str, Any]) -> CleanReport:
     """Return the report of a JSON object."""
-    units, unordered = report["units"], report["unordered"]
+    units, unordered, merged = report["units"], report["unordered"], report.get("merged")
     examples = tuple((id, value) for id, value in unordered["examples"])
+    samples = tuple(MergeSample(**sample) for sample in (merged or {}).get("samples", ()))
     values = {
         "capped": Capped(**report["capped"]),
         "unordered": Unordered(unordered["count"], examples),
         "units": None if units is None else UnitReport(**units),
         "largest": tuple(report["largest"]),
         "samples": tuple(report["samples"]),
+        "merged": None if merged is None else replace(MergeReport(**merged), samples=samples),
     }
     if (conflicts := report.get("conflicts")) is not None:
         values["conflicts"] = ConflictReport(**conflicts)

@@ -35,6 +35,7 @@ from esdedup.ingest.parallel import number_of_processes
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.inputs import Reading, total_bytes
 from esdedup.records.locations import look_up
+from esdedup.records.merge import NO_MERGE, Merge
 from esdedup.records.pipes import is_pipe, with_spooled_pipes
 from esdedup.records.table_files import write_table
 from esdedup.records.text_files import STDIN, name_of
@@ -127,6 +128,7 @@ class NearDuplicateRequest:
     update: add what stays to the index or the sketches that the files are compared with.
     max_memory: in bytes.
     only_between: compare the files with `against` only, and not with each other.
+    merge: the fields that documents that stay take from their duplicates.
     """
 
     files: FileRequest
@@ -135,6 +137,7 @@ class NearDuplicateRequest:
     update: bool = False
     max_memory: int | None = None
     only_between: bool = False
+    merge: Merge = NO_MERGE
 
     def run(self, reporter: Reporter) -> CleanReport | None:
         """Run the job, as `FileRequest.run`."""
@@ -151,9 +154,11 @@ class NearDuplicateRequest:
             plan = plan.labelled(self.grouping.conflict)
             # By their names, kept sketches and unfinished runs are those of this rule.
             grouping = self.grouping.by(plan)
-            files = request.files(opened, against)
+            files = replace(request.files(opened, against), merge=self.merge)
             files.check_targets(request.dead_letter_file)
             self._check(against)
+            if self.merge:
+                files.check_merge()
             workers = request.workers or 1
             # Other tasks may be on this machine.
             if request.workers is None and request.task is None:
@@ -167,7 +172,13 @@ class NearDuplicateRequest:
                 request.against_fields,
             )
             search = NearDuplicates(
-                inputs, plan, reporter, grouping, self.max_memory, self.only_between
+                inputs,
+                plan,
+                reporter,
+                grouping,
+                self.max_memory,
+                self.only_between,
+                files if self.merge else None,
             )
             job = CleanJob(files, search, reporter)
             if against.sketches:
@@ -199,6 +210,8 @@ class NearDuplicateRequest:
             raise UsageError("`against`: `task` compares with files and kept sketches only")
         if self.files.task is not None and self.update:
             raise UsageError("`update` can't be combined with `task`")
+        if self.files.task is not None and self.merge:
+            raise UsageError(f"`{self.merge.setting}` can't be combined with `task`")
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from esdedup.cli.command import (
     source_of,
 )
 from esdedup.exceptions import json_fault
+from esdedup.files import Merge
 
 field = partial(
     setting,
@@ -77,6 +78,23 @@ dead_letter = partial(
 as_json = partial(
     setting, None, "JSON lines, or a table.", "--json/--table", show_default="a table on a terminal"
 )
+
+
+@dataclass(frozen=True)
+class MergeOptions:
+    """What the document that stays takes from its duplicates."""
+
+    collect: list[str] | None = setting(
+        None, "Add values of a field of duplicates to what stays.", metavar="FIELD", rare=True
+    )
+    fill: list[str] | None = setting(
+        None, "Fill a missing field of what stays by a duplicate.", metavar="FIELD", rare=True
+    )
+
+    @property
+    def merge(self) -> Merge:
+        """The fields to take."""
+        return Merge.parse(self.collect, self.fill)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

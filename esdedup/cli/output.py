@@ -4,6 +4,7 @@ Texts and ids of documents may hold anything: control characters are shown, not 
 """
 
 import itertools
+import json
 import math
 import os
 import shutil
@@ -137,6 +138,27 @@ def print_left_whole(
 
 def _on_one_line(value: object) -> str:
     return "-" if value is None else " ".join(str(value).split())
+
+
+def merged_summary(documents: int, values: Mapping[str, int]) -> str:
+    """Return how many documents take values from their duplicates. values: numbers by field."""
+    new_values = ", ".join(f"{number:,} of {path}" for path, number in values.items())
+    verb = "takes" if documents == 1 else "take"
+    return f"{count(documents, 'document')} {verb} values of duplicates: {new_values}"
+
+
+def print_merged(rows: Sequence[tuple[str, str, object]], documents: int) -> None:
+    """Print new values of documents, if any: the document, the field and its value.
+
+    documents: number of all that take values.
+    """
+    cells = [
+        (document, path, json.dumps(value, ensure_ascii=False)) for document, path, value in rows
+    ]
+    columns: list[tuple[str, Kind]] = [("document", "text"), ("field", "key")]
+    if cells:
+        title = f"New values of {count(documents, 'document')}"
+        print_table([*columns, ("with values of its duplicates", "line")], cells, title)
 
 
 def only_plain() -> bool:

@@ -183,6 +183,8 @@ def show_report(
     if place.get("output") == STDIN:
         # Standard output has the records.
         message(title, *(f"{name}: {fact}" for name, fact in facts if fact != STDIN))
+        if report.merged is not None:
+            message(output.merged_summary(report.merged.documents, report.merged.values))
         return
     if units is not None:
         details = {**place, "memory": units.memory}
@@ -192,8 +194,8 @@ def show_report(
         return
     values = asdict(report)
     del values["units"]
-    # Jobs without a scope, fingerprints or labels have none.
-    for name in ("unscoped", "blank", "conflicts"):
+    # Jobs without a scope, fingerprints, labels or merged fields have none.
+    for name in ("unscoped", "blank", "conflicts", "merged"):
         if not getattr(report, name):
             del values[name]
     counts = {name: value for name, value in values.items() if isinstance(value, int)}
@@ -224,6 +226,14 @@ def show_report(
             for sample in report.samples
         ]
         output.print_table([(measure, "number"), ("removed, and its original", "line")], samples)
+    if (merged := report.merged) is not None:
+        new_values = [
+            (f"{sample.file}:{sample.line}", path, value)
+            for sample in merged.samples
+            for path, value in sample.values.items()
+        ]
+        output.print_merged(new_values, merged.documents)
+        message(output.merged_summary(merged.documents, merged.values))
 
 
 def _print_conflicts(conflicts: ConflictReport) -> None:

@@ -104,6 +104,8 @@ def show_removal(
         "unchanged": report.unchanged,
         "gone": report.gone,
     }
+    if plan.merge:
+        counts["merged"] = report.merged
     if as_json or plan.log is not None:
         of_groups = {name: asdict(getattr(groups, name)) for name in ("judged", "unordered")}
         conflicts = groups.conflicts

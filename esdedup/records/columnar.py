@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, repeat
 from types import MappingProxyType, NoneType
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
 from esdedup.models import Fields
 from esdedup.records.locations import AHEAD, open_file
+from esdedup.records.merge import NO_MERGE, Merge
 from esdedup.tabular import TableFormat, require_pyarrow
 from esdedup.text.arrays import Mask, run_starts
 
@@ -44,6 +45,7 @@ _Table = Any
 _Batch = Any
 _Schema = Any
 _Array = Any
+_Type = Any
 _Batches = Callable[[list[str], int, int], Iterator[tuple[_Batch, float]]]
 """A function that yields batches of columns, each with the bytes read for it.
 
@@ -52,6 +54,8 @@ batch has.
 """
 _OpenWriter = Callable[[IO[bytes], _Schema], Any]
 """A function that opens a writer of tables."""
+_HUGGINGFACE = b"huggingface"
+"""The key of what `datasets` writes on the types of columns."""
 _BAD = ValueError, ArithmeticError, LookupError, RuntimeError
 """Errors of values, also those of Arrow."""
 _AS_IT_IS = {NoneType, str, int, float, bool}
@@ -73,6 +77,21 @@ class BadRow:
 
 
 _Row = Fields | BadRow
+
+
+class RetainedRows(NamedTuple):
+    """The rows of a file that stay.
+
+    path: of the file.
+    stays: True for the rows that stay, shape (rows,).
+    changed: by row, from 1, the new texts of some rows.
+    new_values: by row the new values of columns of some rows, as JSON by name.
+    """
+
+    path: str
+    stays: Mask
+    changed: Mapping[int, str] = MappingProxyType({})
+    new_values: Mapping[int, str] = MappingProxyType({})
 
 
 def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> tuple[str, ...]:
@@ -130,11 +149,11 @@ def rows_in(
 
 
 def copy_rows(
-    sources: Sequence[tuple[str, Mask]],
+    sources: Sequence[RetainedRows],
     kind: TableFormat,
     out: IO[bytes],
     field: str = "",
-    changed: Mapping[int, str] = MappingProxyType({}),
+    merge: Merge = NO_MERGE,
 ) -> None:
     """Write the rows that stay of some files as one file of the same kind.
 
@@ -142,29 +161,108 @@ def copy_rows(
     choice of columns with a dictionary. A row group or batch stays one unless it becomes empty; it
     is in memory as a whole.
 
-    sources: paths, each with True for the rows that stay, shape (rows,).
     field: the column of the texts that change.
-    changed: by row, from 1, the new texts of some rows of a single file.
+    merge: the columns that rows take values for; those that they collect become lists.
     Raises UsageError if a file has other columns, InputError if it can't be read or has other rows.
     """
     writer, first_schema = None, None
     with ExitStack() as written:
-        for path, stays in sources:
+        for source in sources:
+            path, stays = source.path, source.stays
             with _opened(path, kind) as (file, schema, _):
                 if first_schema is not None and not schema.equals(first_schema):
                     raise UsageError(f"{path}: its columns are not those of the first file")
                 tables, open_writer = (_row_groups if kind == "parquet" else _arrow_batches)(file)
-                writer = writer or written.enter_context(open_writer(out, schema))
+                new_schema = schema_with_lists(path, schema, kind, merge)
+                writer = writer or written.enter_context(open_writer(out, new_schema))
                 first_schema, end = schema, 0
                 for table in tables:
                     start, end = end, end + len(table)
                     table_stays = stays[start:end]
-                    if changed:
-                        table = _with_texts(path, table, field, changed, start + 1)
+                    if source.changed:
+                        table = _with_texts(path, table, field, source.changed, start + 1)
+                    if merge:
+                        table = _with_new_values(
+                            table, new_schema, merge, source.new_values, start + 1
+                        )
                     if table_stays.any() and table_stays.size == len(table):
                         writer.write(table if table_stays.all() else _only(table, table_stays))
                 if end != stays.size:
                     raise InputError(f"{path} has changed since it was read: it has other rows")
+
+
+def check_merge(path: str, kind: TableFormat, merge: Merge) -> None:
+    """Raise UsageError if the rows of a file can't take values for the columns of a merge."""
+    check_columns(path, kind)
+    with _opened(path, kind) as (_, schema, _):
+        schema_with_lists(path, schema, kind, merge)
+
+
+def schema_with_lists(path: str, schema: _Schema, kind: TableFormat, merge: Merge) -> _Schema:
+    """Return the schema of a file whose collected columns are lists.
+
+    Raises UsageError if a column is missing, or has no values of JSON.
+    """
+    types = require_pyarrow().types
+    new_schema = schema
+    for name in merge.paths:
+        position = schema.get_field_index(name)
+        if position < 0:
+            setting = "collect" if name in merge.collect else "fill"
+            raise UsageError(
+                f"{path}: `{setting}` requires a column, and there is no column {name!r}. There"
+                f" are: {', '.join(schema.names[:20]) or 'none'}"
+            )
+        column = schema.field(position)
+        is_list = types.is_list(column.type) or types.is_large_list(column.type)
+        item_type = column.type.value_type if is_list else column.type
+        if types.is_dictionary(item_type) and not is_list:
+            item_type = item_type.value_type
+        if not _has_values(item_type):
+            raise UsageError(
+                f"{path}: the column {name!r} has values of type {column.type}, which can't be"
+                " merged: only text, numbers and true or false can"
+            )
+        if name in merge.collect and not is_list:
+            list_type = require_pyarrow().list_(item_type)
+            new_schema = new_schema.set(position, column.with_type(list_type))
+    if new_schema is not schema and _HUGGINGFACE in (schema.metadata or {}):
+        if kind == "arrow":
+            raise UsageError(
+                f"{path}: a Dataset on the disk can't be changed by `collect`: save it as Parquet"
+            )
+        # It describes the old types; without it, `datasets` reads those of the file.
+        metadata = {key: text for key, text in schema.metadata.items() if key != _HUGGINGFACE}
+        new_schema = new_schema.with_metadata(metadata)
+    return new_schema
+
+
+def _has_values(column_type: _Type) -> bool:
+    """Return whether the values of a type are read from JSON as they were written."""
+    types = require_pyarrow().types
+    is_text = types.is_string(column_type) or types.is_large_string(column_type)
+    is_number = types.is_integer(column_type) or types.is_floating(column_type)
+    return bool(is_text or is_number or types.is_boolean(column_type))
+
+
+def _with_new_values(
+    table: _Table, schema: _Schema, merge: Merge, new_values: Mapping[int, str], first: int
+) -> _Table:
+    """Return a table whose rows have new values. first: number of the table's first row."""
+    pa = require_pyarrow()
+    rows = range(first, first + len(table))
+    values_of_rows = {row: json.loads(new_values[row]) for row in rows if row in new_values}
+    for name in merge.paths:
+        position = schema.get_field_index(name)
+        column_type = schema.field(position).type
+        values = table[name].to_pylist()
+        if name in merge.collect and table.schema.field(position).type != column_type:
+            values = [None if value is None else [value] for value in values]
+        for row, values_of_row in values_of_rows.items():
+            if name in values_of_row:
+                values[row - first] = values_of_row[name]
+        table = table.set_column(position, schema.field(position), pa.array(values, column_type))
+    return table.replace_schema_metadata(schema.metadata)
 
 
 def _with_texts(

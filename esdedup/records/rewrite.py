@@ -23,10 +23,11 @@ from typing import IO, Any, NamedTuple, cast
 
 import zstandard
 
-from esdedup.exceptions import InputError, UsageError
-from esdedup.records.columnar import copy_rows
+from esdedup.exceptions import InputError, RecordError, UsageError
+from esdedup.records.columnar import RetainedRows, copy_rows
 from esdedup.records.files import Format, elements_of, format_of
 from esdedup.records.locations import open_file, written
+from esdedup.records.merge import NO_MERGE, Merge
 from esdedup.records.text_files import COMPRESSED, STDIN, begins_with, name_of, opened
 from esdedup.text.arrays import I64, Mask
 
@@ -47,6 +48,8 @@ class RetainedFile(NamedTuple):
     field: the field of the text, if texts change.
     changed: by line the new texts of some records that stay, of JSON lines, lines of text, tables,
         and files that are one document.
+    merge: the fields that records take from others, of JSON and tables.
+    new_values: by line the new values of fields of some records that stay, as JSON by path.
     """
 
     path: str
@@ -54,6 +57,14 @@ class RetainedFile(NamedTuple):
     stays: Mask
     field: str = ""
     changed: Mapping[int, str] = MappingProxyType({})
+    merge: Merge = NO_MERGE
+    new_values: Mapping[int, str] = MappingProxyType({})
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether all records stay as they are."""
+        is_changed = self.changed or self.new_values or self.merge.collect
+        return bool(self.stays.all()) and not is_changed
 
 
 def rewrite(
@@ -83,13 +94,16 @@ def rewrite(
     else:
         opened_target = written(target, first.path, sync=format != "file")
     with opened_target as out:
-        is_copy = len(sources) == 1 and first.stays.all() and not first.changed
+        is_copy = len(sources) == 1 and first.is_copied
         if is_copy and _packing(first.path) == _packing(target):
             with open_file(first.path) as file:
                 shutil.copyfileobj(file, out)
         elif format == "parquet" or format == "arrow":
-            rows = [(source.path, source.stays) for source in sources]
-            copy_rows(rows, format, out, first.field, first.changed)
+            rows = [
+                RetainedRows(source.path, source.stays, source.changed, source.new_values)
+                for source in sources
+            ]
+            copy_rows(rows, format, out, first.field, first.merge)
         else:
             with packed(out, target) as content:
                 if format == "file":
@@ -131,7 +145,7 @@ def _copy_texts(
             if is_array:
                 _check_array(source, len(sources))
                 array = cast(IO[bytes], text.buffer).read()
-                out.write(mark + _elements(array, codec, source.path, source.stays))
+                out.write(mark + _elements(array, codec, source))
                 return
             lines, newline = _lines(source.path, text, codec), "\n".encode(codec)
             starts = source.starts
@@ -184,10 +198,27 @@ def _retained_lines(
                 reason = f"it has no string {source.field!r}, whose text could be changed"
                 raise InputError(f"{source.path}, line {number}: {reason}") from error
             line = changed_line.encode(codec)
+        if stays and source.merge:
+            line = _with_new_values(source, number, line.decode(codec)).encode(codec)
         if stays:
             yield line
     if stays_at:
         raise InputError(f"{source.path} has changed since it was read: it has fewer records")
+
+
+def _with_new_values(source: RetainedFile, number: int, text: str) -> str:
+    """Return the JSON of a record that stays, with the values that it takes from others.
+
+    number: of the record. Raises InputError if its fields can't be written.
+    """
+    new_values = json.loads(source.new_values.get(number, "{}"))
+    if not (new_values or source.merge.collect):
+        return text
+    place = f"{source.path}, line {number}"
+    try:
+        return source.merge.new_text(text, new_values, "its new values")
+    except RecordError as error:
+        raise InputError(f"{place}: {error}") from error
 
 
 def _with_text(line: str, field: str | None, text: str) -> str:
@@ -255,8 +286,9 @@ def _lines(path: str, text: io.TextIOWrapper, codec: str) -> Iterator[bytes]:
         line.clear()
 
 
-def _elements(data: bytes, codec: str, path: str, stays: Mask) -> bytes:
-    """Return a JSON array with the elements that stay. stays: shape (elements,)."""
+def _elements(data: bytes, codec: str, source: RetainedFile) -> bytes:
+    """Return a JSON array with the elements that stay, of which some take values from others."""
+    path, stays = source.path, source.stays
     array = data.decode(codec, "surrogateescape")
     spans = [*elements_of(array)]
     starts = [start for start, _ in spans]
@@ -268,6 +300,9 @@ def _elements(data: bytes, codec: str, path: str, stays: Mask) -> bytes:
     texts = [array[: starts[0] if starts else ends[0]]]
     for number in stays.nonzero()[0].tolist():
         # An element has the separator before it, unless it is the first.
-        start = starts[number] if len(texts) == 1 else ends[number]
-        texts.append(array[start : ends[number + 1]])
+        separator = "" if len(texts) == 1 else array[ends[number] : starts[number]]
+        element = array[starts[number] : ends[number + 1]]
+        if source.merge:
+            element = _with_new_values(source, number + 1, element)
+        texts.append(separator + element)
     return "".join([*texts, array[ends[-1] :]]).encode(codec, "surrogateescape")

@@ -33,8 +33,9 @@ Action = Literal["delete", "mark", "move"]
 IN_THE_PAST: Mapping[Action, str] = {"delete": "deleted", "mark": "marked", "move": "moved"}
 
 _KIND = "esdedup dedup"
-_VERSION, _READABLE = 3, (1, 2, 3)
-"""Since 3, documents are texts, which hold their JSON byte for byte."""
+_VERSION, _VERSION_OF_MERGES, _READABLE = 3, 4, (1, 2, 3, 4)
+"""Since 3, documents are texts, which hold their JSON byte for byte. Version 4 is that of runs in
+which documents that stay take values from their duplicates."""
 _BLOCK = 1 << 20
 _COMPRESSED = ".zst"
 
@@ -51,6 +52,7 @@ class RunHeader:
     to: the index that documents were moved to, or None.
     grouping: how duplicates were found.
     began: when, by ISO 8601.
+    merge: fields that documents that stay take from their duplicates, by setting; None for none.
     Raises UsageError for a value of another type.
     """
 
@@ -62,6 +64,7 @@ class RunHeader:
     to: str | None
     grouping: Mapping[str, object]
     began: str
+    merge: Mapping[str, object] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -69,20 +72,30 @@ class RunHeader:
     @property
     def in_the_past(self) -> str:
         """The action as done, such as "deleted"."""
-        return IN_THE_PAST[self.action]
+        done = IN_THE_PAST[self.action]
+        return f"{done} or merged" if self.merge else done
+
+    def line(self) -> str:
+        """Return the line of the log."""
+        values = asdict(self)
+        if not self.merge:
+            del values["merge"]
+        version = _VERSION_OF_MERGES if self.merge else _VERSION
+        return json.dumps({"log": _KIND, "version": version, **values})
 
 
 @dataclass(frozen=True)
 class Entry:
     """A document to change.
 
-    stored: the document as it was read: whole, only its id for one to mark.
+    stored: the document as it was read: whole, only its id for one to mark, or to merge into.
     original: the id of its representative, None for a representative.
     value: similarity, or Hamming distance.
     marks: the values to write below our field.
-    former: the values that these replace.
+    former: the values that these, or merged ones, replace.
     present: the index to move it to has the same document already, and keeps it when the run is
         undone.
+    merged: the fields that a document that stays takes from its duplicates.
     """
 
     stored: StoredDocument
@@ -91,6 +104,7 @@ class Entry:
     marks: Mapping[str, object] = field(default_factory=dict)
     former: Mapping[str, object] = field(default_factory=dict)
     present: bool = False
+    merged: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -109,7 +123,9 @@ class Entry:
         if stored.number is not None:
             planned["number"] = stored.number
         planned |= {"original": self.original, "value": self.value}
-        if self.marks:
+        if self.merged:
+            planned |= {"merged": self.merged, "former": self.former}
+        elif self.marks:
             planned |= {"marks": self.marks, "former": self.former}
         else:
             planned["source"] = stored.raw or stored.source
@@ -130,7 +146,8 @@ class Entry:
         if isinstance(source, str):
             raw, source = source, value_of(source, VALUES)[0]
         marks, former = planned.get("marks", {}), planned.get("former", {})
-        if not all(isinstance(value, dict) for value in (source, marks, former)):
+        merged = planned.get("merged", {})
+        if not all(isinstance(value, dict) for value in (source, marks, former, merged)):
             raise ValueError("a document is not a JSON object")
         number = planned.get("number")
         if type(number) not in (int, NoneType):
@@ -142,6 +159,7 @@ class Entry:
             marks,
             former,
             present=planned.get("present") is True,
+            merged=merged,
         )
 
 
@@ -168,7 +186,7 @@ class LogWriter:
         except OSError as error:
             raise UsageError(f"log file {path}: {error.strerror}: name another (`log`)") from error
         try:
-            self.append([json.dumps({"log": _KIND, "version": _VERSION, **asdict(header)})])
+            self.append([header.line()])
         except StoreError:
             # Nothing was changed, and nothing can be read from this file.
             self._file.close()

@@ -21,7 +21,9 @@ from esdedup.exceptions import RecordError, StoreError
 from esdedup.groups.groups import Groups
 from esdedup.groups.marks import differing, former, merging, require_settled, wanted_marks
 from esdedup.models import Change, Counts, Failure, StoredDocument
+from esdedup.records.merge import NO_MERGE, Merge, Values
 from esdedup.removal.log import IN_THE_PAST, Action, Entry, LogWriter, RunHeader
+from esdedup.removal.merges import GroupMerges, PlannedMerge
 from esdedup.stores.base import Store
 from esdedup.stores.changes import CHANGED, Decision, change_documents
 from esdedup.stores.fields import text_at
@@ -160,6 +162,7 @@ class DedupReport(Counts):
     done: deleted, marked or moved.
     unchanged: had the marks already.
     gone: were deleted by other clients, or by a run that was killed.
+    merged: documents that stay, and took values from their duplicates.
     failures: skipped, with the reason; a conflict means that a document changed since it was
         compared.
     """
@@ -168,10 +171,11 @@ class DedupReport(Counts):
     unchanged: int = 0
     gone: int = 0
     failures: list[Failure] = field(default_factory=list)
+    merged: int = 0
 
     @property
     def settled(self) -> int:
-        """The sum of all counts."""
+        """The sum of all counts but that of `merged`."""
         return self.done + self.unchanged + self.gone + len(self.failures)
 
 
@@ -216,6 +220,7 @@ class Dedup:
     log: file that `Index.undo` accepts; None if there was nothing to change.
     report: None before `apply`.
     writer: opens the log.
+    merge: the fields that documents that stay take from their duplicates.
     """
 
     store: Store = field(repr=False)
@@ -227,17 +232,27 @@ class Dedup:
     log: Path | None
     report: DedupReport | None = None
     writer: Callable[[Path, RunHeader], LogWriter] = field(default=LogWriter, repr=False)
+    merge: Merge = NO_MERGE
 
     @property
     def in_the_past(self) -> str:
         """The action as done, such as "deleted"."""
         return IN_THE_PAST[self.action]
 
+    def merges(self) -> Iterator[PlannedMerge]:
+        """Yield what documents that stay would take from their duplicates, as these are now."""
+        return self._merges.preview() if self.merge else iter(())
+
+    @property
+    def _merges(self) -> GroupMerges:
+        return GroupMerges(self.store, self.meta, self.groups, self.merge)
+
     def apply(self, on_report: Callable[[DedupReport], None] | None = None) -> Dedup:
         """Delete, mark or move the duplicates, and return this with the report.
 
         Every document is logged whole before it is changed. A document that was changed since it
-        was compared is skipped. on_report: called after each page with its report.
+        was compared is skipped, and so is one whose values its original could not take. on_report:
+        called after each page with its report.
 
         Raises UsageError if the log exists, SchemeMismatch for a destination of another scheme,
         StoreError if judgements changed since the groups were found, if the log can't be written,
@@ -262,11 +277,31 @@ class Dedup:
             to=None if destination is None else destination.index,
             grouping=self.groups.grouping.to_json(),
             began=datetime.now(UTC).isoformat(timespec="seconds"),
+            merge=self.merge.to_json() if self.merge else None,
         )
         with self.writer(self.log, header) as log:
             if destination is not None and stored_meta is None:
                 destination.create(replace(self.meta, next=None))
-            return replace(self, report=self._carry_out(log, on_report))
+            merged = self._merge_values(log, on_report) if self.merge else DedupReport()
+            return replace(self, report=merged + self._carry_out(log, on_report))
+
+    def _merge_values(
+        self, log: LogWriter, on_report: Callable[[DedupReport], None] | None
+    ) -> DedupReport:
+        """Give the documents that stay the values of their duplicates, and return their counts."""
+        total, merges = DedupReport(), self._merges
+
+        def merge_page(page: list[I64]) -> DedupReport:
+            self._require_same_judgements()
+            result = merges.merge_page(page, log)
+            return DedupReport(merged=result.merged, failures=result.failures)
+
+        with closing(self.store.window.in_order(merge_page, merges.pages())) as reports:
+            for report in reports:
+                total += report
+                if on_report is not None:
+                    on_report(report)
+        return total
 
     def _carry_out(
         self, log: LogWriter, on_report: Callable[[DedupReport], None] | None
@@ -393,7 +428,7 @@ class Dedup:
             return _PageResult([entry.id for entry in changed], failures)
         # A representative can vanish meanwhile, such as by a run that keeps other documents.
         originals = self._intact_originals([row_of[entry.id] for entry in changed])
-        without_original = [entry for entry in changed if entry.original not in originals]
+        without_original = [entry for entry in changed if not self._is_kept(entry, originals)]
         restored = Restored(set(), set(), [])
         if without_original:
             restored = move_back(self.store, self.destination, without_original)
@@ -407,14 +442,35 @@ class Dedup:
         changed_ids = [entry.id for entry in changed if entry.id not in restored.created]
         return _PageResult(changed_ids, failures)
 
-    def _intact_originals(self, rows: Sequence[int]) -> set[str]:
-        """Return the ids of the rows' representatives that have the text that was compared."""
+    def _intact_originals(self, rows: Sequence[int]) -> dict[str, Values]:
+        """Return the rows' representatives that have the text that was compared, by id.
+
+        Each has the values of the fields that it takes from its duplicates.
+        """
         representatives = self.groups.representative[rows].tolist()
         if self.groups.outside:
-            return {self.groups.ids[row] for row in representatives}
+            return {self.groups.ids[row]: {} for row in representatives}
         compared = {self.groups.ids[row]: self.groups.digest(row) for row in representatives}
-        current = self._digests(self.store.hold(list(compared), [*self.meta.text_fields]))
-        return {id for id, digest in compared.items() if current.get(id) == digest}
+        documents = self.store.hold(list(compared), [*self.meta.text_fields, *self.merge.paths])
+        digests = self._digests(documents)
+        return {
+            document.id: self.merge.values_in(document.source)
+            for document in documents
+            if digests.get(document.id) == compared[document.id]
+        }
+
+    def _is_kept(self, entry: Entry, originals: Mapping[str, Values]) -> bool:
+        """Return whether the original of a removed document is there, with its values."""
+        values = originals.get(entry.original or "")
+        return values is not None and self._lacked(entry.stored, values) is None
+
+    def _lacked(self, document: StoredDocument, values: Values) -> str | None:
+        """Return the first field with a value of a document that its original lacks.
+
+        values: of the original.
+        """
+        lacked = self.merge.new_values(values, [self.merge.values_in(document.source)])
+        return next(iter(lacked), None)
 
     def _digests(self, documents: Iterable[StoredDocument]) -> dict[str, str]:
         """Return the digests of the texts of documents, by id."""
@@ -422,12 +478,16 @@ class Dedup:
         return digests_of([document.document for document in documents], text_fields, normalisation)
 
     def _planned(
-        self, row: int, document: StoredDocument, digest: str | None, originals: set[str]
+        self,
+        row: int,
+        document: StoredDocument,
+        digest: str | None,
+        originals: Mapping[str, Values],
     ) -> Entry | Failure | None:
         """Return an entry for a document; a failure if it can't be changed; None if it need not be.
 
         digest: of its present text, None if it has none.
-        originals: ids of the representatives that have the text that was compared.
+        originals: the representatives that have the text that was compared, with their values.
         """
         groups, source, marks_field = self.groups, document.source, self.meta.marks_field
         representative, compared_digest = int(groups.representative[row]), groups.digest(row)
@@ -441,6 +501,10 @@ class Dedup:
                 )
         elif original not in originals:
             reason = f"its original {original!r} is gone, or its text changed since it was compared"
+        elif self.action != "mark" and (path := self._lacked(document, originals[original])):
+            reason = (
+                f"its original {original!r} could not take its value of {path!r}: run this again"
+            )
         if reason is not None:
             return _conflict(document.id, reason)
         if representative == row:

@@ -1,4 +1,4 @@
-"""Undo a run from its log: restore documents, or remove marks."""
+"""Undo a run from its log: restore documents and values, or remove marks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from esdedup.groups.marks import differing, former, replacing
 from esdedup.models import Change, Counts, Failure, StoredDocument
 from esdedup.removal.log import Entry, LogReader
+from esdedup.removal.merges import former_fields, has_merged, restoring
 from esdedup.removal.remove import move_back
 from esdedup.stores.base import Store
 from esdedup.stores.changes import Decision, change_documents, missing
+from esdedup.stores.to_json import same_json
 
 _GONE = "it is gone"
 _PAGE = 1_000
@@ -19,7 +21,7 @@ _PAGE = 1_000
 class UndoReport(Counts):
     """Counts of the documents of a log.
 
-    restored: created, or given their former marks.
+    restored: created, or given their former marks or values.
     present: unchanged since before the run.
     failures: skipped, with the reason; a conflict means that another client has written since.
     damage: why the remaining log could not be read, or may be missing, if it is.
@@ -52,6 +54,10 @@ def undo_removal(
     total = UndoReport()
 
     def undo_page(entries: list[Entry]) -> UndoReport:
+        merges = [entry for entry in entries if entry.merged]
+        if merges:
+            removals = [entry for entry in entries if not entry.merged]
+            return _unmerge(store, merges) + (undo_page(removals) if removals else UndoReport())
         if log.header.action == "mark":
             return _unmark(store, log.header.field, entries)
         if successor:
@@ -102,6 +108,8 @@ def is_changed(
 
     sources: of the documents that exist, by id. marks_field: of the marks. marks: the run marks.
     """
+    if entry.merged:
+        return entry.id in sources and has_merged(sources[entry.id], entry)
     if marks:
         return entry.id in sources and not differing(sources[entry.id], marks_field, entry.marks)
     return entry.id not in sources
@@ -109,10 +117,9 @@ def is_changed(
 
 def _unmark(store: Store, marks_field: str, entries: Sequence[Entry]) -> UndoReport:
     """Give documents their former marks. marks_field: of the marks."""
-    entry_of = {entry.id: entry for entry in entries}
 
-    def decision(document: StoredDocument) -> Decision:
-        source, entry = document.source, entry_of[document.id]
+    def decision(document: StoredDocument, entry: Entry) -> Decision:
+        source = document.source
         if former(source, marks_field, entry.marks) == entry.former:
             return "unchanged"
         if differing(source, marks_field, entry.marks):
@@ -120,8 +127,33 @@ def _unmark(store: Store, marks_field: str, entries: Sequence[Entry]) -> UndoRep
             return Failure(entry.id, reason, conflict=True)
         return Change(document, replacing(source, marks_field, entry.marks, entry.former))
 
+    return _change_back(store, entries, decision)
+
+
+def _unmerge(store: Store, entries: Sequence[Entry]) -> UndoReport:
+    """Give documents the values that they had before they took those of their duplicates."""
+
+    def decision(document: StoredDocument, entry: Entry) -> Decision:
+        if has_merged(document.source, entry):
+            return Change(document, restoring(entry))
+        if same_json(former_fields(document.source, entry.merged), entry.former):
+            return "unchanged"
+        reason = "the values that it took were changed since, and are unchanged"
+        return Failure(entry.id, reason, conflict=True)
+
+    return _change_back(store, entries, decision)
+
+
+def _change_back(
+    store: Store,
+    entries: Sequence[Entry],
+    decision: Callable[[StoredDocument, Entry], Decision],
+) -> UndoReport:
+    """Change documents as is decided of each by its entry."""
+    entry_of = {entry.id: entry for entry in entries}
+
     def decide(documents: Sequence[StoredDocument]) -> list[Decision]:
-        return [decision(document) for document in documents]
+        return [decision(document, entry_of[document.id]) for document in documents]
 
     ids = list(entry_of)
     documents = store.hold(ids)

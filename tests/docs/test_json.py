@@ -17,7 +17,12 @@ PAGE = (ROOT / "docs" / "reference" / "json.md").read_text("utf-8")
 ARTICLES = str(ROOT / "examples" / "articles.jsonl")
 SAME_AS = {"right": "left"}
 """Objects whose fields the page gives under another name."""
-EXTENDED = {"decontaminate": ("clean", {"samples[].similarity", "unscoped", "blank"})}
+MERGED = {
+    "merged.documents",
+    "merged.values",
+    *(f"merged.samples[].{name}" for name in ("file", "line", "id", "values")),
+}
+EXTENDED = {"decontaminate": ("clean", {"samples[].similarity", "unscoped", "blank", *MERGED})}
 """Sections that have the fields of another one, too, except for these."""
 
 LOCAL = {
@@ -46,9 +51,9 @@ LOCAL = {
         ["index", "images.jsonl", "--db", "images.db", "--bits", "phash:64"],
         ["group", "--db", "images.db"],
     ],
-    "dedup": [["dedup"], ["dedup", "--sketch", "simhash"]],
+    "dedup": [["dedup"], ["dedup", "--sketch", "simhash"], ["dedup", "--collect", "date"]],
     "dedup --apply": [
-        ["dedup", "--apply", "--yes", "--action", "delete", "--log", "deleted"],
+        ["dedup", "--apply", "--yes", "--action", "delete", "--log", "deleted", "--fill", "date"],
         ["undo", "deleted", "--yes"],
         ["dedup", "--apply", "--yes", "--action", "mark", "--log", "marked"],
         ["dedup", "--apply", "--yes", "--action", "move", "--to", "other", "--log", "moved"],
@@ -57,6 +62,7 @@ LOCAL = {
     "clean": [
         ["clean", ARTICLES, "-o", "clean"],
         ["clean", "scoped.jsonl", "-o", "scoped", "--within", "source"],
+        ["clean", ARTICLES, "-o", "merged", "--collect", "date"],
         ["clean", "images.jsonl", "-o", "images", "--bits", "phash:64", "--distance", "4"],
     ],
     "decontaminate": [

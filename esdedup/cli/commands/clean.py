@@ -10,7 +10,7 @@ from esdedup.arguments import size
 from esdedup.cli import options, output
 from esdedup.cli.command import argument, converted_by, setting
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters
-from esdedup.cli.options import Target, as_json, refuse
+from esdedup.cli.options import MergeOptions, Target, as_json, refuse
 from esdedup.cli.output import count, message
 from esdedup.cli.output_files import OutputOptions, RemovalRule, opened_against, show_report
 from esdedup.cli.removal import RemovalOptions, conclude, show_removal
@@ -73,6 +73,7 @@ def clean_command(
     of_files: Annotated[FileOptions, "rare"],
     outputs: OutputOptions,
     cleaning: CleanOptions,
+    merging: Annotated[MergeOptions, "rare"],
     files: list[str] = argument(..., f"What to clean. {FORMATS}", metavar="FILES..."),
     as_json: bool = as_json(),
 ) -> None:
@@ -97,10 +98,9 @@ def clean_command(
         report: CleanReport | None
         if cleaning.unit is not None:
             refused = ["against", "only_between", "update", "removed", "engine", "max_memory"]
-            options.refuse(
-                [*refused, "workers", "keep", "id_field", "exact", "threshold", "conflict"],
-                "can't be combined with --unit",
-            )
+            refused += ["workers", "keep", "id_field", "exact", "threshold", "conflict"]
+            refused += ["collect", "fill"]
+            options.refuse(refused, "can't be combined with --unit")
             report = UnitRequest(request, cleaning.unit, cleaning.min_words).run(progress)
         elif cleaning.engine == "spark":
             report = _on_spark(request, cleaning.against or [], grouping, scheme)
@@ -114,6 +114,7 @@ def clean_command(
                 cleaning.update,
                 cleaning.max_memory,
                 cleaning.only_between,
+                merging.merge,
             )
             report = duplicates.run(progress)
     if report is not None:
@@ -141,6 +142,7 @@ def _on_spark(
     from esdedup.spark import dedup_files as on_spark
 
     refused = ["update", "removed", "workers", "max_memory", "against_field", "only_between"]
+    refused += ["collect", "fill"]
     options.refuse(refused, "can't be combined with --engine spark")
     if index := next((name for name in against if against_kind(name) != "files"), None):
         raise UsageError(f"--against {index}: --engine spark compares with files only")

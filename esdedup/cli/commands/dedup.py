@@ -1,25 +1,29 @@
 """esdedup dedup, undo: remove the duplicates of an index, and restore them."""
 
 import os
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Annotated
 
 from typer import Exit
 
 from esdedup import Grouping, Index, admin
 from esdedup.cli import output
 from esdedup.cli.command import argument, setting
-from esdedup.cli.options import Target, as_json, typed, yes
+from esdedup.cli.options import MergeOptions, Target, as_json, typed, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.cli.removal import RemovalOptions, conclude, show_changes, show_removal
-from esdedup.results import Groups
+from esdedup.results import Dedup, PlannedMerge
 
 
 def dedup_command(
     target: Target,
     grouping: Grouping,
     removal: RemovalOptions,
+    merging: Annotated[MergeOptions, "rare"],
     k: int = setting(20, "Maximum number of groups to show.", "-k", bounds=(1, None)),
     as_json: bool = as_json(),
 ) -> None:
@@ -34,6 +38,7 @@ def dedup_command(
     esdedup clean removes the duplicates of files.
     """
     removal.check()
+    merge = merging.merge
     with target.open() as index:
         output.warn_before(index, grouping.limits)
         with output.Progress() as progress:
@@ -41,18 +46,22 @@ def dedup_command(
                 removal.intended,
                 to=removal.destination,
                 log=removal.log,
+                collect=merge.collect,
+                fill=merge.fill,
                 on_step=progress.step,
                 grouping=grouping,
             )
-        _show(index, plan.groups, k, as_json, removal.apply)
+        _show(index, plan, k, as_json, removal.apply)
         applied = conclude(index, plan, removal)
     if applied is not None:
         show_removal(index, applied, removal, as_json)
 
 
-def _show(index: Index, groups: Groups, k: int, as_json: bool, apply: bool) -> None:
-    """Show the duplicates of an index."""
+def _show(index: Index, plan: Dedup, k: int, as_json: bool, apply: bool) -> None:
+    """Show the duplicates of an index, and what documents that stay would take from them."""
+    groups = plan.groups
     grouping = groups.grouping
+    merges = {} if apply else {planned.document.id: planned for planned in plan.merges()}
     message(*groups.warnings(grouping.limits))
     message(groups.unordered.warning(grouping.keep))
     if not as_json:
@@ -72,7 +81,11 @@ def _show(index: Index, groups: Groups, k: int, as_json: bool, apply: bool) -> N
                 {"id": member.id, measure.column: measure.typed(member.value)}
                 for member in group.members
             ]
-            output.print_json({"keep": group.representative, "duplicates": duplicates})
+            planned = merges.get(group.representative)
+            new_values = {} if planned is None else {"merged": planned.new_values}
+            output.print_json(
+                {"keep": group.representative, "duplicates": duplicates, **new_values}
+            )
         for conflict in groups.conflicts:
             labels = zip(conflict.ids, conflict.labels, strict=True)
             left_documents = [{"id": id, "label": label} for id, label in labels]
@@ -83,7 +96,24 @@ def _show(index: Index, groups: Groups, k: int, as_json: bool, apply: bool) -> N
     message(f"{result} {documents}{output.in_brackets(output.bound_of(groups))}")
     if unlike := int(groups.unlike.sum()):
         message(f"{unlike:,} of them are {groups.reason_of_unlike}")
+    if plan.merge and not apply:
+        _show_merges(plan, merges, k, as_json)
     message(*index.template_warnings(groups))
+
+
+def _show_merges(plan: Dedup, merges: Mapping[str, PlannedMerge], k: int, as_json: bool) -> None:
+    """Show what documents that stay would take. merges: by id. k: maximum number to show."""
+    numbers = Counter(dict.fromkeys(plan.merge.paths, 0))
+    for planned in merges.values():
+        numbers.update(planned.numbers)
+    new_values = [
+        (id, path, value)
+        for id, planned in islice(merges.items(), k)
+        for path, value in planned.new_values.items()
+    ]
+    if not as_json:
+        output.print_merged(new_values, len(merges))
+    message(output.merged_summary(len(merges), numbers))
 
 
 def undo_command(
@@ -101,8 +131,8 @@ def undo_command(
     Example: esdedup undo news.dedup-20260101T120000.000000Z.jsonl.zst
 
     The index is the log's, unless --into names its successor. Deleted and moved documents are
-    restored whole, and marks are removed. A document that another client has changed since is
-    skipped.
+    restored whole, marks are removed, and documents get the values back that they had before
+    --collect. A document that another client has changed since is skipped.
     """
     reader = admin.LogReader(log)
     output.require_answer(yes, "undo asks before it changes anything.")

@@ -1,0 +1,254 @@
+"""Documents of an index that stay, and the values that they take from their duplicates.
+
+They take them before a duplicate is removed. Each change is logged first, with the former values,
+and is made only if no client has changed the document since it was read.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from esdedup.exceptions import RecordError
+from esdedup.groups.groups import Groups
+from esdedup.models import Change, Failure, Fields, StoredDocument
+from esdedup.records.merge import Merge, fields_of
+from esdedup.removal.log import Entry, LogWriter
+from esdedup.stores.base import Store
+from esdedup.stores.changes import CHANGED, Decision, change_documents
+from esdedup.stores.json_text import REMOVED
+from esdedup.stores.judgements import digests_of
+from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.to_json import same_json
+from esdedup.text.arrays import I64, run_starts
+
+_DOCUMENTS_AT_ONCE = 1_000
+"""Duplicates whose values are read by one request."""
+_ATTEMPTS = 5
+"""How often a document is read, logged and written that another client keeps changing."""
+
+
+@dataclass(frozen=True)
+class PlannedMerge:
+    """What a document that stays takes from its duplicates.
+
+    document: as it was read.
+    new_values: of its fields, by path.
+    numbers: how many of them come from its duplicates, by path.
+    """
+
+    document: StoredDocument
+    new_values: Mapping[str, object]
+    numbers: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class MergeResult:
+    """What became of the documents of a page.
+
+    merged: number of documents that have new values.
+    failures: the others, with the reason.
+    """
+
+    merged: int
+    failures: list[Failure]
+
+
+@dataclass(frozen=True)
+class GroupMerges:
+    """The documents of groups that take values from their duplicates.
+
+    store: holds the index.
+    meta: of the index.
+    groups: the duplicates and their representatives.
+    merge: the fields that are taken.
+    """
+
+    store: Store = field(repr=False)
+    meta: IndexMeta = field(repr=False)
+    groups: Groups
+    merge: Merge
+
+    def pages(self) -> Iterator[list[I64]]:
+        """Yield groups, each as the rows of its duplicates, until they are many documents."""
+        rows = self.groups.duplicate_rows
+        representatives = self.groups.representative[rows]
+        order = np.argsort(representatives, kind="stable")
+        bounds = np.flatnonzero(run_starts(representatives[order])).tolist()
+        page, documents = list[I64](), 0
+        for start, end in itertools.pairwise([*bounds, rows.size]):
+            if page and documents + end - start > _DOCUMENTS_AT_ONCE:
+                yield page
+                page, documents = [], 0
+            page.append(rows[order[start:end]])
+            documents += end - start
+        if page:
+            yield page
+
+    def preview(self) -> Iterator[PlannedMerge]:
+        """Yield what documents would take now."""
+        paths = [*self.meta.text_fields, *self.merge.paths]
+        with closing(
+            self.store.window.in_order(lambda page: self._planned(page, paths), self.pages())
+        ) as planned:
+            yield from itertools.chain.from_iterable(planned)
+
+    def merge_page(self, page: list[I64], log: LogWriter) -> MergeResult:
+        """Give the documents that stay of some groups their new values."""
+        merged, failures, groups_left = 0, list[Failure](), page
+        for _ in range(_ATTEMPTS):
+            entries, unwritable = self._entries(groups_left)
+            failures += unwritable
+            if not entries:
+                break
+            log.append([entry.line() for entry in entries])
+            refusals = {failure.id: failure for failure in self._write(entries)}
+            changed_ids = [entry.id for entry in entries if entry.id not in refusals]
+            log.settle(changed_ids, [*refusals.values()])
+            merged += len(changed_ids)
+            failures += [failure for failure in refusals.values() if not failure.conflict]
+            # Another client changed these: its values are merged too.
+            conflicts = {id for id, failure in refusals.items() if failure.conflict}
+            groups_left = [rows for rows in page if self._id_of_head(rows) in conflicts]
+            if not groups_left:
+                break
+        else:
+            failures += [refusals[id] for id in sorted(conflicts)]
+        return MergeResult(merged, failures)
+
+    def _id_of_head(self, rows: I64) -> str:
+        """Return the id of the representative of duplicates."""
+        return self.groups.ids[int(self.groups.representative[rows[0]])]
+
+    def _planned(self, page: list[I64], paths: list[str] | None) -> list[PlannedMerge]:
+        """Return what the documents that stay of some groups take.
+
+        paths: to read of them; None for whole documents.
+        """
+        values_of = self._values_of(page)
+        heads = [int(self.groups.representative[rows[0]]) for rows in page]
+        documents = self._unchanged(heads, paths)
+        planned = []
+        for head, rows in zip(heads, page, strict=True):
+            document = documents.get(self.groups.ids[head])
+            if document is None:
+                continue
+            ids = [self.groups.ids[row] for row in rows.tolist()]
+            values = self.merge.values_in(document.source)
+            of_duplicates = [values_of[id] for id in ids if id in values_of]
+            new_values = self.merge.new_values(values, of_duplicates)
+            if new_values:
+                numbers = self.merge.number_of_new(values, new_values)
+                planned.append(PlannedMerge(document, new_values, numbers))
+        return planned
+
+    def _values_of(self, page: list[I64]) -> dict[str, dict[str, object]]:
+        """Return the values of the fields of duplicates, by id."""
+        paths = [*self.meta.text_fields, *self.merge.paths]
+        rows, values_of = np.concatenate(page).tolist(), dict[str, dict[str, object]]()
+        for first in range(0, len(rows), _DOCUMENTS_AT_ONCE):
+            documents = self._unchanged(rows[first : first + _DOCUMENTS_AT_ONCE], paths)
+            values_of |= {
+                id: self.merge.values_in(document.source) for id, document in documents.items()
+            }
+        return values_of
+
+    def _unchanged(self, rows: Sequence[int], paths: list[str] | None) -> dict[str, StoredDocument]:
+        """Return the documents of rows that have the text that was compared, by id."""
+        compared = {self.groups.ids[row]: self.groups.digest(row) for row in rows}
+        stored = self.store.hold(list(compared), paths)
+        digests = digests_of(
+            [document.document for document in stored],
+            self.meta.text_fields,
+            self.meta.scheme.normalisation,
+        )
+        return {
+            document.id: document
+            for document in stored
+            if digests.get(document.id) == compared[document.id]
+        }
+
+    def _entries(self, page: list[I64]) -> tuple[list[Entry], list[Failure]]:
+        """Return the documents to change as they are logged, and those that can't be."""
+        entries, failures = list[Entry](), list[Failure]()
+        for planned in self._planned(page, None):
+            document = planned.document
+            try:
+                fields = fields_of(document.source, planned.new_values)
+                former = former_fields(document.source, fields)
+                entry = Entry(document, None, None, former=former, merged=fields)
+                entry.line()
+                entries.append(entry)
+            except RecordError as error:
+                failures.append(Failure(document.id, f"it can't take values: {error}"))
+        return entries, failures
+
+    def _write(self, entries: list[Entry]) -> list[Failure]:
+        """Write the new values of entries; return the failures."""
+        entry_of = {entry.id: entry for entry in entries}
+
+        def decision(document: StoredDocument) -> Decision:
+            entry = entry_of[document.id]
+            if has_merged(document.source, entry):
+                # An earlier attempt wrote them, whose answer was lost.
+                return "unchanged"
+            if document.version != entry.stored.version:
+                return Failure(document.id, CHANGED, conflict=True)
+            return Change(document, entry.merged)
+
+        def decide(documents: Sequence[StoredDocument]) -> list[Decision]:
+            return [decision(document) for document in documents]
+
+        documents = [entry.stored for entry in entries]
+        return change_documents(self.store, documents, decide, gone=CHANGED).failures
+
+
+def former_fields(source: Mapping[str, object], fields: Mapping[str, object]) -> Fields:
+    """Return the values that fields replace when they are merged into a document."""
+    former: Fields = {}
+    for name in fields.keys() & source.keys():
+        value, current = fields[name], source[name]
+        if isinstance(value, Mapping) and isinstance(current, Mapping):
+            former[name] = former_fields(current, value)
+        else:
+            former[name] = current
+    return former
+
+
+def has_merged(source: Mapping[str, object], entry: Entry) -> bool:
+    """Return whether a document has the values that an entry merges into it."""
+    return _has(source, entry.merged, entry.former)
+
+
+def _has(
+    source: Mapping[str, object], fields: Mapping[str, object], former: Mapping[str, object]
+) -> bool:
+    """Return whether a document has merged fields. former: the values that they replaced."""
+    for name, value in fields.items():
+        current, replaced = source.get(name), former.get(name)
+        if isinstance(value, Mapping) and isinstance(replaced, Mapping):
+            if not isinstance(current, Mapping) or not _has(current, value, replaced):
+                return False
+        elif name not in source or not same_json(current, value):
+            return False
+    return True
+
+
+def restoring(entry: Entry) -> Fields:
+    """Return the fields to merge into a document to replace what an entry merged into it."""
+    return _restoring(entry.merged, entry.former)
+
+
+def _restoring(fields: Mapping[str, object], former: Mapping[str, object]) -> Fields:
+    """Return former values by name, with `REMOVED` for those that were missing."""
+    restored: Fields = {}
+    for name, value in fields.items():
+        replaced = former.get(name, REMOVED)
+        if isinstance(value, Mapping) and isinstance(replaced, Mapping):
+            replaced = _restoring(value, replaced)
+        restored[name] = replaced
+    return restored

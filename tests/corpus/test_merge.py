@@ -1,0 +1,275 @@
+"""Documents that stay take values of fields from their duplicates: `collect` and `fill`."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import esdedup
+from esdedup import UsageError
+from esdedup.exceptions import InputError
+from esdedup.records.merge import Merge
+from tests.helpers.commands import run_command, words, write_lines
+
+COPY, OTHER = words(1), words(2)
+
+
+def records_of(path: str | Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text("utf-8").splitlines()]
+
+
+def write_copies() -> None:
+    """Write two files: three copies with different fields, and a text of its own."""
+    first = f'{{"id": 1, "text": "{COPY}",  "url": "a", "price": 1.10}}\n'
+    other = f'{{ "text": "{OTHER}" , "url":"z", "id": 2}}\n'
+    Path("in").mkdir()
+    Path("in/a.jsonl").write_text(first + other)
+    copies = [
+        {"id": 3, "text": COPY, "url": ["b", "a"], "author": "Ann", "meta": {"tags": "x"}},
+        {"id": 4, "text": COPY, "url": None, "author": "Bob", "meta": {"tags": ["y", "x"]}},
+    ]
+    write_lines(Path("in/b.jsonl"), copies)
+
+
+def test_what_stays_takes_values_and_keeps_its_other_bytes() -> None:
+    write_copies()
+    fields = ["url", "meta.tags"]
+    report = esdedup.clean("in", "out", collect=fields, fill="author")
+    first = f'{{"id": 1, "text": "{COPY}",  "url": ["a","b"], "price": 1.10'
+    taken = ',"meta":{"tags":["x","y"]},"author":"Ann"}\n'
+    other = f'{{ "text": "{OTHER}" , "url":["z"], "id": 2}}\n'
+    assert Path("out/a.jsonl").read_text() == first + taken + other
+    assert Path("out/b.jsonl").read_bytes() == b""
+    merged = report.merged
+    assert merged is not None
+    assert (merged.documents, merged.values) == (1, {"url": 1, "meta.tags": 2, "author": 1})
+    (sample,) = merged.samples
+    new_values = {"url": ["a", "b"], "meta.tags": ["x", "y"], "author": "Ann"}
+    assert (sample.file, sample.line, sample.values) == ("in/a.jsonl", 1, new_values)
+    assert esdedup.CleanReport.open("out") == report
+    assert esdedup.clean("in", None, collect=fields, fill="author") == report
+
+
+def test_a_command_shows_and_writes_new_values() -> None:
+    write_copies()
+    options = ["--collect", "url", "--fill", "author", "--fill", "meta"]
+    shown = run_command("clean", "in", *options, "--table")
+    assert shown.status == 0
+    assert "New values of 1 document" in shown.out
+    assert '["a", "b"]' in shown.out
+    summary = "1 document takes values of duplicates: 1 of url, 1 of author, 1 of meta"
+    assert summary in shown.err
+    assert json.loads(run_command("clean", "in", *options).out)["merged"]["values"] == {
+        "url": 1, "author": 1, "meta": 1,
+    }  # fmt: skip
+    assert run_command("clean", "in", *options, "-o", "out").status == 0
+    assert records_of("out/a.jsonl")[0]["meta"] == {"tags": "x"}
+    assert run_command("clean", "in", *options, "-o", "out.jsonl").status == 0
+    assert Path("out.jsonl").read_bytes() == Path("out/a.jsonl").read_bytes()
+    assert "merged" not in json.loads(run_command("clean", "in").out)
+
+
+def test_the_document_that_stays_may_be_in_a_later_file() -> None:
+    write_copies()
+    esdedup.clean("in", "out", keep="last", collect="url", method="components")
+    assert records_of("out/b.jsonl")[0]["url"] == ["a", "b"]
+    assert [record["id"] for record in records_of("out/a.jsonl")] == [2]
+
+
+def test_what_duplicates_a_document_of_other_files_gives_nothing() -> None:
+    write_copies()
+    report = esdedup.clean("in/b.jsonl", "out", against="in/a.jsonl", collect="url")
+    assert report.merged is not None
+    assert (report.removed, report.merged.documents) == (2, 0)
+
+
+def test_elements_of_an_array_take_values() -> None:
+    write_copies()
+    elements = [*Path("in/a.jsonl").read_text().splitlines(), json.dumps({"text": COPY, "url": 7})]
+    Path("array.jsonl").write_text("[" + " ,\n".join(elements) + "\n]")
+    esdedup.clean("array.jsonl", "out.jsonl", collect="url")
+    first, other = elements[0].replace('"a"', '["a",7]'), elements[1].replace('"z"', '["z"]')
+    assert Path("out.jsonl").read_text() == f"[{first} ,\n{other}\n]"
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_columns_become_lists(ending: str) -> None:
+    columns = {
+        "text": [COPY, OTHER, COPY, OTHER],
+        "url": ["a", None, "b", "c"],
+        "tags": [[1], [2], [3, 1], None],
+        "author": [None, "Ann", "Bob", None],
+        "price": [1.5, 2.5, 3.5, 4.5],
+    }
+    table = pa.table(columns)
+    file = Path(f"in.{ending}")
+    if ending == "parquet":
+        pq.write_table(table, file, row_group_size=1)
+    else:
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table, max_chunksize=1)
+    esdedup.clean(file, f"out.{ending}", collect=["url", "tags"], fill="author")
+    read = pq.read_table if ending == "parquet" else lambda path: pa.ipc.open_file(path).read_all()
+    cleaned = read(f"out.{ending}")
+    assert cleaned.schema.field("url").type == pa.list_(pa.string())
+    assert cleaned.schema.field("price").type == pa.float64()
+    assert cleaned.to_pydict() == {
+        "text": [COPY, OTHER],
+        "url": [["a", "b"], ["c"]],
+        "tags": [[1, 3], [2]],
+        "author": ["Bob", "Ann"],
+        "price": [1.5, 2.5],
+    }
+
+
+def test_a_killed_run_resumes_with_the_same_values() -> None:
+    write_copies()
+    whole = esdedup.clean("in", "whole", collect="url")
+
+    def end(step: str, *_: int) -> None:
+        if step == "Writing":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        esdedup.clean("in", "out", collect="url", progress=end)
+    with pytest.raises(UsageError, match="unfinished run with another collect"):
+        esdedup.clean("in", "out", collect="author")
+    steps = list[str]()
+    report = esdedup.clean("in", "out", collect="url", progress=lambda step, *_: steps.append(step))
+    assert {*steps} == {"Writing"}
+    assert report == whole
+    assert Path("out/a.jsonl").read_bytes() == Path("whole/a.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", f"text,url\n{COPY},a\n", "`collect` requires JSON lines or tables, not csv"),
+        ("a.txt", COPY, "`collect` requires JSON lines or tables, not text"),
+    ],
+)
+def test_formats_without_lists_are_refused(name: str, content: str, message: str) -> None:
+    Path(name).write_text(content)
+    with pytest.raises(UsageError, match=message):
+        esdedup.clean(name, "out", collect="url")
+    assert not Path("out").exists()
+
+
+def test_fields_that_cant_be_taken_are_refused() -> None:
+    write_copies()
+    with pytest.raises(UsageError, match="`collect` text: documents are compared by"):
+        esdedup.clean("in", "out", collect="text")
+    with pytest.raises(UsageError, match="'url' is named in both `collect` and `fill`"):
+        esdedup.clean("in", "out", collect="url", fill="url")
+    with pytest.raises(UsageError, match="`fill` can't be combined with `unit`"):
+        esdedup.clean("in", "out", fill="url", unit="line")
+    with pytest.raises(UsageError, match="collect: give a list"):
+        Merge.parse(7)  # type: ignore[arg-type]
+    refused = run_command("clean", "in", "-o", "out", "--task", "1/2", "--collect", "url")
+    assert (refused.status, "--collect can't be combined with --task" in refused.err) == (2, True)
+    pq.write_table(pa.table({"text": [COPY], "day": pa.array([1], pa.date32())}), "in.parquet")
+    for field, message in {
+        "url": "there is no column 'url'",
+        "day": "values of type date32",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            esdedup.clean("in.parquet", "out", collect=field)
+
+
+def test_a_field_below_a_text_is_no_place_for_values() -> None:
+    write_lines(
+        Path("in.jsonl"), [{"text": COPY, "meta": "none"}, {"text": COPY, "meta": {"url": "a"}}]
+    )
+    with pytest.raises(InputError, match="line 1: its field 'meta' is no object"):
+        esdedup.clean("in.jsonl", "out.jsonl", collect="meta.url")
+
+
+@pytest.mark.parametrize(
+    ("values", "duplicates", "expected"),
+    [
+        ({"tags": "a"}, [{"tags": "a"}], {}),
+        ({"tags": ["a", "a"]}, [{"tags": ["a"]}], {}),
+        ({}, [{"tags": ["a", None, ""]}], {"tags": ["a"]}),
+        (
+            {"tags": 1},
+            [{"tags": True}, {"tags": 1.5}, {"tags": "1"}],
+            {"tags": [1, True, 1.5, "1"]},
+        ),
+        ({"tags": {"a": 1, "b": 2}}, [{"tags": {"b": 2, "a": 1}}], {}),
+        ({"tags": {"a": 1}}, [{"tags": [{"a": 2}]}], {"tags": [{"a": 1}, {"a": 2}]}),
+        ({"by": "", "tags": 1}, [{"by": []}, {"by": 0}, {"by": "Ann"}], {"by": 0}),
+    ],
+)
+def test_values_are_distinct_as_json(
+    values: Mapping[str, Any], duplicates: list[Mapping[str, Any]], expected: Mapping[str, Any]
+) -> None:
+    merge = Merge(("tags",), ("by",))
+    present = merge.values_in(values)
+    new_values = merge.new_values(present, map(merge.values_in, duplicates))
+    assert json.dumps(new_values) == json.dumps(expected)
+
+
+def copies() -> list[dict[str, Any]]:
+    """Return three copies of a text with other fields, and a text of its own."""
+    return [
+        {"text": COPY, "url": "a", "author": None},
+        {"text": OTHER, "url": "z", "author": "Z"},
+        {"text": COPY, "url": "b", "author": "Ann"},
+        {"text": COPY, "url": None, "author": "Bob"},
+    ]
+
+
+EXPECTED = [
+    {"text": COPY, "url": ["a", "b"], "author": "Ann"},
+    {"text": OTHER, "url": ["z"], "author": "Z"},
+]
+
+
+def test_records_in_memory_take_values() -> None:
+    records = copies()
+    result = esdedup.dedup(records, collect="url", fill="author")
+    assert result.kept == EXPECTED
+    assert records == copies()
+    assert result.removed == copies()[2:]
+    assert result.rethreshold(0.9).kept == EXPECTED
+    of_frame = esdedup.dedup(pl.DataFrame(records), collect=["url"], fill=["author"]).kept
+    assert of_frame.to_dicts() == EXPECTED
+    assert of_frame.schema["url"] == pl.List(pl.String)
+    of_pandas = esdedup.dedup(pd.DataFrame(records), collect="url", fill="author").kept
+    assert of_pandas.to_dict("records") == EXPECTED
+    of_table = esdedup.dedup(pa.Table.from_pylist(records), collect="url", fill="author").kept
+    assert of_table.to_pylist() == EXPECTED
+    assert of_table.schema.field("url").type == pa.list_(pa.string())
+    of_table = esdedup.dedup(of_table.slice(0, 2), collect="url").kept
+    assert of_table.to_pylist() == EXPECTED
+
+
+def test_records_of_others_give_no_values() -> None:
+    records: list[dict[str, Any]] = [{"text": COPY, "url": "b"}, {"text": OTHER, "url": "z"}]
+    kept = esdedup.dedup(records, against=[COPY], collect="url").kept
+    assert kept == [{"text": OTHER, "url": ["z"]}]
+    nested = [{"text": COPY, "meta": {"n": 1}}, {"text": COPY, "meta": {"tags": "x"}}]
+    kept = esdedup.dedup(nested, collect="meta.tags").kept
+    assert kept == [{"text": COPY, "meta": {"n": 1, "tags": ["x"]}}]
+
+
+def test_texts_and_items_are_refused() -> None:
+    refusals: list[tuple[Any, dict[str, Any], str]] = [
+        ([COPY, COPY], {"collect": "url"}, "`collect` requires records with fields, not texts"),
+        (pl.DataFrame(copies()), {"fill": "by"}, "`fill`: there is no column 'by'"),
+        (copies(), {"fill": "text"}, "`fill` text: documents are compared by"),
+        (
+            copies(),
+            {"collect": "url", "against": [COPY], "contained": 0.5},
+            "`collect` can't be combined with `contained`",
+        ),
+    ]
+    for records, settings, message in refusals:
+        with pytest.raises(UsageError, match=message):
+            esdedup.dedup(records, **settings)
