@@ -215,7 +215,7 @@ class Counts:
     """Adds reports field by field: numbers add up, lists are joined."""
 
     def __add__(self, other: Self) -> Self:
-        names = [each.name for each in fields(self)]
+        names = [part.name for part in fields(self)]
         return type(self)(*(getattr(self, name) + getattr(other, name) for name in names))
 
 
@@ -390,7 +390,9 @@ class Result(Tabular):
         return f"<Result: {len(self)} matches of {self.candidates} candidates>"
 
     def table_rows(self) -> Iterator[tuple[object, ...]]:
-        return ((each.id, each.similarity, each.distance, each.matched) for each in self.matches)
+        return (
+            (match.id, match.similarity, match.distance, match.matched) for match in self.matches
+        )
 
     @property
     def blind(self) -> bool:
@@ -460,8 +462,8 @@ def natural(id: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
         number = id.lstrip("0")
         return ("", (len(number), number), ""), id
     parts: list[str | tuple[int, str]] = list(_DIGITS.split(id))
-    digits = [each.lstrip("0") for each in parts[1::2]]  # type: ignore[union-attr]
-    parts[1::2] = [(len(each), each) for each in digits]
+    digits = [number.lstrip("0") for number in parts[1::2]]  # type: ignore[union-attr]
+    parts[1::2] = [(len(number), number) for number in digits]
     # The id itself distinguishes "a1" from "a01".
     return tuple(parts), id
 
@@ -478,12 +480,12 @@ def grouped(
     total = 0
     try:
         for item in items:
-            more = weigh(item)
-            if group and (total + more > size or len(group) == most):
+            weight = weigh(item)
+            if group and (total + weight > size or len(group) == most):
                 yield group
                 group, total = [], 0
             group.append(item)
-            total += more
+            total += weight
     except Exception:
         if group:
             yield group

@@ -239,8 +239,8 @@ def repeated_ids(documents: int, place: str) -> str | None:
     if not documents:
         return None
     have = count(documents, "document has an id", "documents have ids")
-    several = {"index": "several indices", "file": "several files"}[place]
-    return f"{have} that {several} have: shown as {place.upper()}/ID"
+    plural = {"index": "indices", "file": "files"}[place]
+    return f"{have} that several {plural} have: shown as {place.upper()}/ID"
 
 
 def in_brackets(words: str | None) -> str:

@@ -239,8 +239,10 @@ def _in_one_scope(within: Within) -> list[str]:
         return []
     lengths = [window.microseconds for window in within.windows]
     # Times are less than half of 63 bits, so no difference overflows.
-    near = (f"abs(left_at{row} - right_at{row}) <= {length}" for row, length in enumerate(lengths))
-    return ["left_scope = right_scope", *near]
+    conditions = (
+        f"abs(left_at{row} - right_at{row}) <= {length}" for row, length in enumerate(lengths)
+    )
+    return ["left_scope = right_scope", *conditions]
 
 
 def _of_digests(batch: pa.RecordBatch) -> tuple[I64, I64]:

@@ -242,11 +242,11 @@ def in_precedence(sketches: DataFrame, plan: Plan, tables: JobTables) -> SparkDo
         usable = tables.once_table("once", usable.drop("place"))
     # Documents whose text an earlier one has, except for texts without a character.
     texts = usable.where(F.col("digest") != NO_TEXT).select("number", "digest", "scope")
-    same = ["digest"]
+    equal_columns = ["digest"]
     if within:
-        same.append("scope")
+        equal_columns.append("scope")
         texts = texts.where("scope is not null")
-    first = F.min("number").over(Window.partitionBy(*same)).alias("first")
+    first = F.min("number").over(Window.partitionBy(*equal_columns)).alias("first")
     copies = tables.once_table("copies", texts.select("number", first).where("number != first"))
     counts = {
         "documents": count,
