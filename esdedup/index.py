@@ -60,6 +60,8 @@ from esdedup.text.weights import Weights
 
 DEFAULT_FILE = "esdedup.db"
 DEFAULT_INDEX = "documents"
+_EXAMPLES = 4
+"""Ids that a message names."""
 _SECONDS_TO_SHOW = 2.0
 """Timeout of the requests that count the documents for `repr`."""
 
@@ -269,7 +271,13 @@ class Index:
         return report.updated
 
     def get(self, id: str) -> Document:
-        """Return a document without its tokens. Raises StoreError if there is none."""
+        """Return a document without its tokens.
+
+        id: where several indices behind the name have it, "INDEX/ID".
+
+        Raises StoreError if there is none, UsageError if several indices have the id.
+        """
+        self._require_unique([id])
         documents = self.store.get([checked_id(id)])
         if not documents:
             raise StoreError(f"{self.store.where} has no document {id!r}")
@@ -278,9 +286,19 @@ class Index:
     def delete(self, ids: Sequence[str]) -> int:
         """Delete documents with their tokens, and return the number that existed."""
         check_list("ids", ids)
+        self._require_unique(ids)
         deleted = changes.delete(self.store, [checked_id(id) for id in ids])
         self.store.refresh()
         return deleted
+
+    def _require_unique(self, ids: Sequence[str]) -> None:
+        """Raise UsageError if several indices behind the name have a document of one of the ids."""
+        full_ids = self.store.ids_with_indices([checked_id(id) for id in ids])
+        if full_ids:
+            raise UsageError(
+                f"{self.store.where}: several indices have an id: name a document by its index too,"
+                f" such as {' or '.join(full_ids[:_EXAMPLES])}"
+            )
 
     @accepts(Limits, "query")
     def similar(
@@ -798,6 +816,7 @@ class Index:
         sketch: name of one whose fields are compared, and passages marked; by default the first.
         """
         ids = checked_id(left), checked_id(right)
+        self._require_unique(ids)
         return analysis.explain_pair(self.store, self.meta.of(sketch), *ids, sketch)
 
     @accepts(Weighing)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 from esdedup.arguments import check_fields, check_type
@@ -44,16 +44,28 @@ class Share:
 WHOLE = Share()
 
 
+def id_with_place(place: str | None, id: str) -> str:
+    """Return the id of a document that names its place; None for the only one."""
+    return id if place is None else f"{place}/{id}"
+
+
 @dataclass(frozen=True)
 class Document:
     """A document: its id and its fields, including the object with our tokens.
 
     raw: the JSON that the store has of all its fields; None if it was not read whole, or is new.
+    index: that it is in, if it was found behind a name of several indices, which can have one id.
     """
 
     id: str
     source: Mapping[str, Any]
     raw: str | None = field(default=None, compare=False, repr=False)
+    index: str | None = field(default=None, compare=False)
+
+    @property
+    def full_id(self) -> str:
+        """The id with the index, if the name stands for several."""
+        return id_with_place(self.index, self.id)
 
     @property
     def tokens(self) -> Mapping[str, Any]:
@@ -241,6 +253,7 @@ class StoredDocument:
     index: the index of the cluster that it is stored in; None in a local file.
     routing: decides on its shard, instead of its id.
     number: the version that the cluster shows to its clients (`_version`); None if it is not known.
+    plain_id: the id in its index, if `document.id` names the index too ("offers-000001/1").
     """
 
     document: Document
@@ -248,11 +261,23 @@ class StoredDocument:
     index: str | None = None
     routing: str | None = None
     number: int | None = field(default=None, compare=False)
+    plain_id: str | None = None
 
     @property
     def id(self) -> str:
         """The document's id."""
         return self.document.id
+
+    @property
+    def id_in_index(self) -> str:
+        """The id that its index has."""
+        return self.document.id if self.plain_id is None else self.plain_id
+
+    def requested_as(self, id: str) -> Self:
+        """Return the document under the id by which it is requested."""
+        if id == self.document.id:
+            return self
+        return replace(self, document=replace(self.document, id=id), plain_id=self.id_in_index)
 
     @property
     def source(self) -> Mapping[str, object]:
@@ -328,6 +353,8 @@ class Match:
     matched: number of shared tokens.
     source: the document's own fields.
     cover: shared passages; None for another measure.
+    index: that it is in, if the name stands for several. Where several of the matches have one id,
+    `id` begins with it ("offers-000001/1").
     """
 
     id: str
@@ -336,6 +363,7 @@ class Match:
     matched: int
     source: Mapping[str, Any]
     cover: Cover | None = None
+    index: str | None = None
 
     @property
     def similarity(self) -> float | None:

@@ -231,6 +231,11 @@ def shown(rows: int, total: int, noun: str, advice: str, nouns: str | None = Non
     return f"{rows:,} of {count(total, noun, nouns)} shown; {advice}"
 
 
+def index_of(key: str, index: str | None) -> dict[str, str]:
+    """Return the key of JSON with the index of a document; nothing if only one has its id."""
+    return {} if index is None else {key: index}
+
+
 def repeated_ids(documents: int, place: str) -> str | None:
     """Return how many documents have an id that several places have, if any.
 

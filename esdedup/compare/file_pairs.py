@@ -46,8 +46,8 @@ class FileDocuments(NamedTuple):
         """Return the texts of documents."""
         ordered = self.columns.ids
         if isinstance(ordered, PlacedIds):
-            wanted = {*ids}
-            row_of = {id: row for row, id in enumerate(ordered) if id in wanted}
+            chosen_ids = {*ids}
+            row_of = {id: row for row, id in enumerate(ordered) if id in chosen_ids}
             return self.columns.texts_of(np.array([row_of[id] for id in ids], np.int64))()
         rows = [bisect_left(ordered, natural(id), key=natural) for id in ids]
         return self.columns.texts_of(np.array(rows, np.int64))()

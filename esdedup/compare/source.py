@@ -299,12 +299,20 @@ class StoreSource:
         yield self._part([])
         for start in range(0, len(ids), _HELD_AT_ONCE):
             entries = self.store.hold(ids[start : start + _HELD_AT_ONCE], self.plan.paths)
-            yield self._part([entry.document for entry in entries])
+            documents = [entry.document for entry in entries]
+            if self.store.has_several():
+                documents = [
+                    Document(entry.id_in_index, entry.source, index=entry.index)
+                    for entry in entries
+                ]
+            yield self._part(documents)
 
     def ids(self) -> Strings:
-        """Return the ids of all documents that the store has now."""
+        """Return the ids of all documents that the store has now, with indices if several."""
         batches = itertools.chain([[]], self.store.scan([], self.plan.meta))
-        return Strings.joined([_ids(batch) for batch in batches])
+        return Strings.joined(
+            [Strings.of([document.full_id for document in batch]) for batch in batches]
+        )
 
     def _part(self, batch: Sequence[Document]) -> Part:
         if self.plan.sketching is None:
@@ -314,7 +322,8 @@ class StoreSource:
         texts = [text_at(document.source, fields) or "" for document in batch]
         keys = self.plan.keep.keys(batch, fields)
         beside = Beside.of_documents(self.plan, batch)
-        return part_of_texts(_ids(batch), texts, self.plan, keys, beside)
+        part = part_of_texts(_ids(batch), texts, self.plan, keys, beside)
+        return replace(part, places=_places(batch))
 
     def _with_stored_tokens(self, documents: Sequence[Document]) -> Part:
         """Return documents with their stored tokens, without those that can't be read."""
@@ -345,6 +354,7 @@ class StoreSource:
             keys=self._keys(batch),
             scopes=beside.scopes,
             labels=beside.labels,
+            places=_places(batch),
         )
 
     def _keys(self, batch: Sequence[Document]) -> Strings:
@@ -441,13 +451,14 @@ def _described(store: Store, plan: Plan) -> dict[str, Any]:
         "field": plan.meta.field,
         "stop": [*plan.meta.stop],
         "reading": str(plan.basis),
+        "several indices": store.has_several(),
     }
 
 
 def _add_arrivals(shares: Shares, source: StoreSource) -> None:
     """Read the documents that came after their share was read, by an earlier run."""
     stored = shares.all()
-    hashes = [np.empty(0, np.uint64), *(xxh3(share.ids(), 0) for share in stored)]
+    hashes = [np.empty(0, np.uint64), *(xxh3(share.full_ids(), 0) for share in stored)]
     ids = source.ids()
     arrivals = np.flatnonzero(~np.isin(xxh3(ids, 0), np.concatenate(hashes)))
     if arrivals.size:
@@ -471,6 +482,12 @@ def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], 
         return [text_at(sources.get(id, {}), text_fields) or "" for id in ids]
 
     return texts_of
+
+
+def _places(batch: Sequence[Document]) -> Places | None:
+    """Return the indices of documents, if the name stands for several."""
+    indices = [document.index for document in batch if document.index is not None]
+    return Places.of(indices) if indices else None
 
 
 def _ids(batch: Sequence[Document]) -> Strings:

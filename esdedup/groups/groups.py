@@ -33,6 +33,7 @@ from esdedup.exceptions import UsageError
 from esdedup.groups.conflicts import Conflicts, conflicts_among
 from esdedup.groups.constraints import Constraints, JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
+from esdedup.runs.places import place_in, repeated_in
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
 from esdedup.search.scopes import warning_of_missing
@@ -147,11 +148,13 @@ class Member:
     value: exact Jaccard similarity or Hamming distance to the representative, or by passages the
     share of its words that the representative holds.
     measure: of the value.
+    index: that `id` begins with, as several indices behind the name have it; None if one has it.
     """
 
     id: str
     value: float
     measure: Measure
+    index: str | None = None
 
     @property
     def similarity(self) -> float | None:
@@ -169,10 +172,12 @@ class Group:
     """The id of the representative of two or more similar documents, and its duplicates.
 
     members: in their order of precedence.
+    index: that `representative` begins with, as of `Member`.
     """
 
     representative: str
     members: list[Member]
+    index: str | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -269,6 +274,11 @@ class Groups(Tabular):
                 yield group.representative, member.id, member.similarity, member.distance
 
     @cached_property
+    def repeated(self) -> int:
+        """The number of documents whose id is in several indices."""
+        return repeated_in(self.ids)
+
+    @cached_property
     def heads(self) -> I64:
         """Return the rows of the heads of groups of two or more, the largest group first."""
         counts = np.bincount(self.representative)
@@ -314,11 +324,13 @@ class Groups(Tabular):
         columns = self.heads.tolist(), self.sizes.tolist(), starts
         for head, size, start in zip(*columns, strict=True):
             followers = rows[start : start + size - 1].tolist()
-            yield Group(self.ids[head], [self.member(row) for row in followers])
+            members = [self.member(row) for row in followers]
+            yield Group(self.ids[head], members, place_in(self.ids, head))
 
     def member(self, row: int) -> Member:
         """Return the duplicate of a row."""
-        return Member(self.ids[row], float(self.value[row]), self.measure)
+        place = place_in(self.ids, row)
+        return Member(self.ids[row], float(self.value[row]), self.measure, place)
 
     def digest(self, row: int) -> str:
         """Return the digest of a row's text, as it was read."""

@@ -151,7 +151,8 @@ def mark_groups(
     for batch in store.scan(mark_paths(meta), meta, marked=True):
         row_of = row_of or {id: row for row, id in enumerate(groups.ids)}
         for document in batch:
-            if (row := row_of.get(document.id)) is not None:
+            row = row_of.get(document.full_id, row_of.get(document.id))
+            if row is not None:
                 lacking[row] = marks_of(row).lacking(document.source, meta) != {}
     rows = np.flatnonzero(lacking)
     settled = len(groups.ids) - rows.size

@@ -115,11 +115,13 @@ class Entry:
         """Return a line of the log. Raises RecordError if JSON can't hold the document."""
         stored = self.stored
         planned: dict[str, object] = {
-            "id": self.id,
+            "id": stored.id_in_index,
             "version": stored.version,
             "index": stored.index,
             "routing": stored.routing,
         }
+        if stored.plain_id is not None:
+            planned["full_id"] = self.id
         if stored.number is not None:
             planned["number"] = stored.number
         planned |= {"original": self.original, "value": self.value}
@@ -142,6 +144,9 @@ class Entry:
             isinstance(text, str | None) for text in (index, routing, original)
         ):
             raise ValueError("an id, a version or a place is not text")
+        full_id = planned.get("full_id", id)
+        if not isinstance(full_id, str):
+            raise ValueError("an id with its index is not text")
         source, raw = planned.get("source", {}), None
         if isinstance(source, str):
             raw, source = source, value_of(source, VALUES)[0]
@@ -153,7 +158,14 @@ class Entry:
         if type(number) not in (int, NoneType):
             raise ValueError("a number of a version is not whole")
         return Entry(
-            StoredDocument(Document(id, source, raw), version, index, routing, number),
+            StoredDocument(
+                Document(full_id, source, raw),
+                version,
+                index,
+                routing,
+                number,
+                plain_id=None if full_id == id else id,
+            ),
             original,
             planned["value"],
             marks,

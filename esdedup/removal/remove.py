@@ -115,7 +115,10 @@ def _same_source(left: StoredDocument, right: StoredDocument) -> bool:
 def move(store: Store, destination: Store, entries: Sequence[Entry]) -> list[Failure]:
     """Create documents in another index, then delete them here; return the failures."""
     documents = [entry.stored for entry in entries]
-    copies = put_back(destination, [replace(document, index=None) for document in documents])
+    # Of several indices, each document keeps the id that names its index.
+    copies = put_back(
+        destination, [replace(document, index=None, plain_id=None) for document in documents]
+    )
     # An undo deletes from the destination what the log has not marked as present there. A document
     # that another client has put there since the log was written must not be deleted, so it is not
     # moved.

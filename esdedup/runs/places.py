@@ -13,17 +13,12 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.models import natural
+from esdedup.models import id_with_place, natural
 from esdedup.text.arrays import I64, Mask
 from esdedup.text.strings import Strings, natural_order
 
 UNIQUE = -1
 """The place of a document whose id no other place has."""
-
-
-def id_with_place(place: str, id: str) -> str:
-    """Return the id of a document that names its place."""
-    return f"{place}/{id}"
 
 
 @dataclass(frozen=True, eq=False)

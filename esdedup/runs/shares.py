@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from esdedup.exceptions import StoreError
 from esdedup.records.locations import folder_of, open_file
-from esdedup.runs.places import Places
+from esdedup.runs.places import PlacedIds, Places
 from esdedup.runs.run import Arrays, Run, ShareSizes, array_names, load_arrays, reported
 from esdedup.text.arrays import I64, U64, Mask, offsets_of
 from esdedup.text.strings import Strings
@@ -118,6 +119,13 @@ class StoredShare:
     def ids(self) -> Strings:
         """Return the ids of the documents."""
         return self.strings("ids", "id_offsets")
+
+    def full_ids(self) -> Strings:
+        """Return the ids of the documents, with their places if the run stored these."""
+        ids, places = self.ids(), self.places()
+        if places is None:
+            return ids
+        return Strings.of(PlacedIds(ids, places.numbers, places.names))
 
     def scopes(self) -> U64:
         """Return the scopes of the documents, of a run whose plan has a scope."""
@@ -280,7 +288,15 @@ class Shares:
         """Return the places of all documents, if the run stored them."""
         places = [share.places() for share in self.all()]
         stored = [places_of_share for places_of_share in places if places_of_share is not None]
-        return Places.joined(stored) if stored else None
+        if not stored:
+            return None
+        documents = sum(places_of_share.numbers.size for places_of_share in stored)
+        if documents != sum(share.arrays("filled")["filled"].size for share in self.all()):
+            raise StoreError(
+                f"work folder {self.run.place}: the name stands for several indices now, and for"
+                " one when other documents were read: remove the folder"
+            )
+        return Places.joined(stored)
 
     def ids_of(self, numbers: I64) -> list[str]:
         """Return the ids of documents by their numbers in the order read, shape (m,)."""

@@ -133,8 +133,8 @@ def merged(pieces: Sequence[Candidates]) -> Candidates:
     document_of, matched = dict[str, Document](), Counter[str]()
     for piece in pieces:
         for document, count in zip(piece.documents, piece.matched, strict=True):
-            document_of[document.id] = document
-            matched[document.id] += count
+            document_of[document.full_id] = document
+            matched[document.full_id] += count
     ranked = matched.most_common()
     return Candidates(
         documents=[document_of[id] for id, _ in ranked],

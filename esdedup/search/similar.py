@@ -8,6 +8,7 @@ find the nearest in the same sense, with prefixes of a tree's paths as levels.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +16,16 @@ from typing import Any
 import numpy as np
 
 from esdedup.exceptions import UsageError
-from esdedup.models import CandidateQuery, Candidates, Cover, Document, Match, Query, Result
+from esdedup.models import (
+    CandidateQuery,
+    Candidates,
+    Cover,
+    Document,
+    Match,
+    Query,
+    Result,
+    id_with_place,
+)
 from esdedup.search.candidates import (
     candidate_queries,
     in_pieces,
@@ -262,7 +272,8 @@ class _Search:
             value = level.measure.value_of(sides[-1]) if cover is None else cover.words
             source = self._source(document, level)
             matched = candidates.matched[position]
-            matches.append(Match(document.id, value, level.measure, matched, source, cover))
+            match = Match(document.id, value, level.measure, matched, source, cover, document.index)
+            matches.append(match)
         return matches
 
     def _cover(self, row: int, of_query: float, of_document: float) -> Cover:
@@ -310,12 +321,12 @@ class _Search:
         (candidates,) = self.store.candidates(wordless, self.limits.candidates)
         (normalised,) = normalise([query.text], self.meta.scheme.normalisation)
         matches = [
-            Match(document.id, value, measure, 0, document.source, cover)
+            Match(document.id, value, measure, 0, document.source, cover, document.index)
             for document, text in with_texts(self.meta, candidates)
             if text == normalised
         ]
         return Result(
-            matches=sorted(matches, key=_order)[: self.limits.k],
+            matches=_with_indices(sorted(matches, key=_order)[: self.limits.k]),
             candidates=len(candidates.documents),
             truncated=candidates.truncated,
             recall=None if candidates.truncated else complete,
@@ -366,11 +377,11 @@ class _Answer:
     ) -> None:
         """Add the candidates of a query at a level, and those that match."""
         self.asked += len(query.groups)
-        self.fetched.update(document.id for document in candidates.documents)
+        self.fetched.update(document.full_id for document in candidates.documents)
         self.excluded += candidates.excluded
         self.excluded_matches += candidates.matching
         self.truncated = candidates.truncated
-        match_of = {match.id: match for match in (*self.matches, *matches)}
+        match_of = {(match.index, match.id): match for match in (*self.matches, *matches)}
         self.matches = sorted(match_of.values(), key=_order)
         if self.limits.threshold is None:
             self.matches = self.matches[: self.limits.k]
@@ -390,7 +401,7 @@ class _Answer:
         by_threshold = self.limits.threshold is not None
         guarantee = max(level.passage, self.limits.words or 0) if level.passage else None
         return Result(
-            matches=self.matches[: self.limits.k],
+            matches=_with_indices(self.matches[: self.limits.k]),
             candidates=len(self.fetched) + self.excluded,
             truncated=self.truncated and not self.is_complete,
             recall=self.recall,
@@ -480,6 +491,17 @@ def levels_of(scheme: Scheme, chosen: Sketch) -> list[Sketch]:
     ]
 
 
-def _order(match: Match) -> tuple[float, str]:
+def _order(match: Match) -> tuple[float, str, str]:
     """Sort matches by similarity, distance or covered words, the nearest first, ties by id."""
-    return -match.measure.nearness(match.value), match.id
+    return -match.measure.nearness(match.value), match.id, match.index or ""
+
+
+def _with_indices(matches: Sequence[Match]) -> list[Match]:
+    """Return matches of which those of one id in several indices have the index in their ids."""
+    number_of = Counter(match.id for match in matches)
+    return [
+        replace(match, id=id_with_place(match.index, match.id))
+        if number_of[match.id] > 1
+        else match
+        for match in matches
+    ]

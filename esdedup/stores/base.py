@@ -164,6 +164,20 @@ class Store(Protocol):
         Returns none if there is no index.
         """
 
+    def has_several(self) -> bool:
+        """Return whether several indices are behind the name, which can have documents of one id.
+
+        `scan`, `sample` and `candidates` return the index of each document then. An id of `get` and
+        `hold` can begin with the index ("offers-000001/1"), and the document has the same id.
+        Without an index, it is that of the document in the newest index that has it.
+        """
+
+    def ids_with_indices(self, ids: Sequence[str]) -> list[str]:
+        """Return the ids, with their indices, of the documents of ids that several indices have.
+
+        Other ids are left out, and those that name their index.
+        """
+
     def refresh(self) -> None:
         """Make all documents written so far visible to searches."""
 

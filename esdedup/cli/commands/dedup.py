@@ -63,6 +63,7 @@ def _show(index: Index, plan: Dedup, k: int, as_json: bool, apply: bool) -> None
     grouping = groups.grouping
     merges = {} if apply else {planned.document.id: planned for planned in plan.merges()}
     message(*groups.warnings(grouping.limits))
+    message(output.repeated_ids(groups.repeated, "index"))
     message(groups.unordered.warning(grouping.keep))
     if not as_json:
         title = capital(index.where)
@@ -78,14 +79,18 @@ def _show(index: Index, plan: Dedup, k: int, as_json: bool, apply: bool) -> None
         measure = groups.measure
         for group in groups:
             duplicates = [
-                {"id": member.id, measure.column: measure.typed(member.value)}
+                {
+                    "id": member.id,
+                    measure.column: measure.typed(member.value),
+                    **output.index_of("index", member.index),
+                }
                 for member in group.members
             ]
+            index_of_representative = output.index_of("keep_index", group.index)
+            representative = {"keep": group.representative, **index_of_representative}
             planned = merges.get(group.representative)
             new_values = {} if planned is None else {"merged": planned.new_values}
-            output.print_json(
-                {"keep": group.representative, "duplicates": duplicates, **new_values}
-            )
+            output.print_json({**representative, "duplicates": duplicates, **new_values})
         for conflict in groups.conflicts:
             labels = zip(conflict.ids, conflict.labels, strict=True)
             left_documents = [{"id": id, "label": label} for id, label in labels]

@@ -57,6 +57,7 @@ def group_command(
             for failure in marks.failures:
                 letters.reject(failure.id, failure.reason)
     message(*groups.warnings(grouping.limits))
+    message(output.repeated_ids(groups.repeated, "index"))
     message(groups.unordered.warning(groups.grouping.keep))
     if results.output is not None:
         place["output"] = str(results.output.resolve())

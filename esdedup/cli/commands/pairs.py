@@ -166,8 +166,8 @@ def _show_table(pairs: SimilarPairs, texts_of: TextsOf, most: int, bound: str) -
 
 def _places(pair: Pair, place: str) -> dict[str, str]:
     """Return the files or indices of a pair's documents whose ids repeat. place: what they are."""
-    indices = {f"left_{place}": pair.left_index, f"right_{place}": pair.right_index}
-    return {key: index for key, index in indices.items() if index is not None}
+    left = output.index_of(f"left_{place}", pair.left_index)
+    return left | output.index_of(f"right_{place}", pair.right_index)
 
 
 def _value(pair: Pair) -> str:

@@ -181,6 +181,7 @@ def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any
         if match.cover is not None:
             value = {measure.name: asdict(match.cover)}
         line = {"id": match.id, **value, "matched": match.matched}
+        line |= output.index_of("index", match.index)
         if with_source:
             line["source"] = dict(match.source)
         matches.append(line)

@@ -63,7 +63,7 @@ def place_of(stored: StoredDocument) -> Body:
 
     Through an alias, a change must name the index; only with its routing is a document found.
     """
-    place = {"_index": stored.index, "_id": stored.id}
+    place = {"_index": stored.index, "_id": stored.id_in_index}
     return place if stored.routing is None else {**place, "routing": stored.routing}
 
 

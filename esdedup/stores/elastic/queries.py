@@ -8,7 +8,7 @@ first. Plain `terms` would give all of them the same score. `benchmarks/recall_q
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
@@ -24,6 +24,7 @@ from esdedup.models import (
     StoredDocument,
 )
 from esdedup.stores.elastic.bodies import Body, Hit, Query, SourceFilter
+from esdedup.stores.elastic.places import query_of
 from esdedup.stores.elastic.raw import RAW
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import TOKEN_NAMES, SketchedFields
@@ -80,10 +81,12 @@ def candidates_body(
     limit: int,
     most_terms: int = MOST_TERMS,
     scope_filters: Sequence[Query] = (),
+    indices: Collection[str] = (),
 ) -> Body:
     """Return the search for the `limit` documents that share most token groups with a query.
 
     most_terms: the maximum length of a list of terms. scope_filters: of the scope of the query.
+    indices: behind the name, if there are several; the id to exclude may name one of them.
     """
     field = f"{query.field}.{query.key}"
     condition: dict[str, object]
@@ -102,7 +105,7 @@ def candidates_body(
     excluded: list[Query] = []
     # Servers refuse empty ids.
     if query.exclude:
-        excluded.append({"ids": {"values": [query.exclude]}})
+        excluded.append(query_of(query.exclude, indices))
     if query.originals:
         excluded.append({"exists": {"field": f"{query.marks_in}.original"}})
     if excluded:
@@ -223,10 +226,12 @@ def versioned_body(body: Body) -> Body:
     return {**body, "seq_no_primary_term": True, "version": True}
 
 
-def candidates_of(answer: Body, scope: QueryScope | None = None) -> Candidates:
+def candidates_of(
+    answer: Body, scope: QueryScope | None = None, *, with_indices: bool = False
+) -> Candidates:
     """Return the candidates in the answer to a search of `candidates_body`.
 
-    scope: of the query.
+    scope: of the query. with_indices: as of `documents_of`.
     """
     # OpenSearch leaves out the empty list when it filters the answer.
     hits, total = answer["hits"].get("hits", ()), answer["hits"]["total"]
@@ -236,7 +241,10 @@ def candidates_of(answer: Body, scope: QueryScope | None = None) -> Candidates:
         hits = [hit for hit in hits if scope.includes(_source_of(hit))]
     matched = [round(hit["_score"]) for hit in hits]
     # Times as the server sees them are for the scope alone.
-    documents = [Document(hit["_id"], hit.get("_source", {})) for hit in hits]
+    documents = [
+        Document(hit["_id"], hit.get("_source", {}), index=hit["_index"] if with_indices else None)
+        for hit in hits
+    ]
     return Candidates(documents, matched, missed)
 
 
@@ -267,8 +275,10 @@ def candidates_of_hits(hits: Body | Iterable[Hit], text_fields: Sequence[str]) -
     return candidates
 
 
-def documents_of(hits: Iterable[Hit]) -> list[Document]:
-    """Return the documents of hits."""
+def documents_of(hits: Iterable[Hit], *, with_indices: bool = False) -> list[Document]:
+    """Return the documents of hits. with_indices: with the index of each."""
+    if with_indices:
+        return [Document(hit["_id"], _source_of(hit), index=hit["_index"]) for hit in hits]
     return [Document(hit["_id"], _source_of(hit)) for hit in hits]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -28,6 +29,8 @@ from esdedup.models import (
     TimeField,
     WriteReport,
     check_sample,
+    id_with_place,
+    natural,
 )
 from esdedup.stores.base import ALL_PATHS
 from esdedup.stores.changes import CHANGED
@@ -48,6 +51,11 @@ from esdedup.stores.elastic.bulk_changes import (
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.component_templates import replace_meta
 from esdedup.stores.elastic.errors import PageTooLarge, SeveralIndices
+from esdedup.stores.elastic.places import (
+    as_requested,
+    ids_in_indices,
+    with_former_ids,
+)
 from esdedup.stores.elastic.queries import (
     MOST_TERMS,
     candidates_body,
@@ -100,6 +108,8 @@ class ClusterStore:
         # The indices that names of aliases and data streams have stood for.
         self._behind: dict[str, frozenset[str]] = {}
         self._several: bool | None = None
+        # Those behind the name, when its mappings were last read.
+        self._indices: frozenset[str] = frozenset()
         # The ids that this store changed, and that searches may not see so; None for any.
         self._unseen: set[str] | None = None
         # The most hits that the index returns at once, once it has refused more.
@@ -220,9 +230,9 @@ class ClusterStore:
         times = self._times(paths or ())
         if paths and times:
             # Only a search returns them.
-            documents = self._search(ids, paths, times=times)
-            by_id = {document.id: document for document in documents}
-            return [by_id[id] for id in ids if id in by_id]
+            indices_behind = self._indices_behind()
+            plain_ids = ids_in_indices(ids, indices_behind)
+            return as_requested(ids, self._search(plain_ids, paths, times=times), indices_behind)
         return self._read(ids, self._fields(None if to_change else paths))
 
     def _times(self, paths: Sequence[str]) -> list[str]:
@@ -236,7 +246,8 @@ class ClusterStore:
         fields = self._fields(paths)
         if isinstance(fields, dict) or self._is_filtered:
             return self._read([document.id for document in documents], fields)
-        return self._get([place_of(document) for document in documents], fields)
+        places = [place_of(document) for document in documents]
+        return with_former_ids(self._get(places, fields), documents)
 
     def _fields(self, paths: list[str] | None) -> SourceFilter:
         """Return the `_source` to request: an object if only a search can."""
@@ -255,16 +266,18 @@ class ClusterStore:
         """Return the documents that exist. refreshed: a search must see this store's writes."""
         documents: list[StoredDocument] | None = None
         by_search = isinstance(fields, dict) and refreshed
-        if not (by_search or self._is_several() or self._is_filtered):
+        if not (by_search or self.has_several() or self._is_filtered):
             try:
                 documents = self._get_by_id(ids, fields, refreshed=refreshed)
             except SeveralIndices:
                 # The alias got another index since.
+                self._mappings()
                 self._several = True
+        indices_behind = self._indices_behind()
         if documents is None:
-            documents = self._search(ids, fields, refreshed=refreshed)
-        by_id = {document.id: document for document in documents}
-        return [by_id[id] for id in ids if id in by_id]
+            plain_ids = ids_in_indices(ids, indices_behind)
+            documents = self._search(plain_ids, fields, refreshed=refreshed)
+        return as_requested(ids, documents, indices_behind)
 
     def _search(
         self,
@@ -338,14 +351,19 @@ class ClusterStore:
         # Nearly all groups are of one token.
         longest = max((len(group) for query in queries for group in query.groups), default=1)
         terms = self._most_terms if longest > 1 else MOST_TERMS
-        scopes = [query.scope for query in queries]
-        bodies: Iterable[Body] = (candidates_body(query, size, terms) for query in queries)
+        scopes, behind = [query.scope for query in queries], self._indices_behind()
+        bodies: Iterable[Body] = (
+            candidates_body(query, size, terms, indices=behind) for query in queries
+        )
         if any(scopes):
             bodies = self._bodies_in_scope(queries, size, terms)
-        unread = unread_paths(queries)
+        unread, with_indices = unread_paths(queries), self.has_several()
         try:
             answers = self.cluster.searches(self._path, bodies, self.where, unread)
-            return list(map(candidates_of, answers, scopes))
+            return [
+                candidates_of(answer, scope, with_indices=with_indices)
+                for answer, scope in zip(answers, scopes, strict=True)
+            ]
         except PageTooLarge as error:
             # What more candidates there are is reported as truncation.
             self._most_hits = error.most
@@ -360,7 +378,7 @@ class ClusterStore:
         times = times_among(sorted(names), mappings)
         for query in queries:
             filters = [] if query.scope is None else scope_filters(query.scope, mappings)
-            body = candidates_body(query, size, terms, filters)
+            body = candidates_body(query, size, terms, filters, self._indices_behind())
             yield body if query.scope is None else with_times(body, times)
 
     @functools.cached_property
@@ -380,11 +398,12 @@ class ClusterStore:
             if isinstance(lines, Failure):
                 failures.append(lines)
             else:
-                actions.append(Action(str(row), change.stored.id, index or self.index, lines))
+                id = change.stored.id_in_index
+                actions.append(Action(str(row), id, index or self.index, lines))
         try:
             report = self.cluster.bulk(actions, self._reader)
         finally:
-            self._note([change.stored.id for change in changes])
+            self._note([change.stored.id_in_index for change in changes])
         for failure in report.failures:
             conflict = failure.conflict or failure.reason.startswith(_REASONS_IF_GONE)
             reason = CHANGED if conflict else failure.reason
@@ -408,9 +427,10 @@ class ClusterStore:
             return list(changes), []
         fields = self._whole_source
         if isinstance(fields, dict):
-            documents = self._search([document.id for document in lacking], fields)
+            documents = self._search([document.id_in_index for document in lacking], fields)
         else:
             documents = self._get([place_of(document) for document in lacking], fields)
+        documents = with_former_ids(documents, lacking)
         current_of = {(document.index, document.id): document for document in documents}
         complete_changes, failures = list[Change](), list[Failure]()
         for change in changes:
@@ -427,9 +447,22 @@ class ClusterStore:
     def restore(self, documents: Sequence[StoredDocument]) -> WriteReport:
         # A create checks only the shard that it goes to. The id may just have been taken.
         self._unseen = None
-        ids = [document.id for document in documents]
-        existing = {document.id for document in self._search(ids, False)}
-        failures = [Failure(id, "the id is taken", conflict=True) for id in ids if id in existing]
+        stored = self._search([document.id_in_index for document in documents], False)
+        existing_ids = {document.id for document in stored}
+        existing = {(document.index, document.id) for document in stored}
+
+        def is_taken(document: StoredDocument) -> bool:
+            """Return whether the id is taken: in its own index, if several have the id."""
+            if document.plain_id is None:
+                return document.id in existing_ids
+            return (document.index, document.plain_id) in existing
+
+        taken = {document.id for document in documents if is_taken(document)}
+        failures = [
+            Failure(document.id, "the id is taken", conflict=True)
+            for document in documents
+            if document.id in taken
+        ]
         name_for = {
             index: indices.name_for_creates(self.cluster, index)
             for index in {document.index for document in documents}
@@ -439,12 +472,12 @@ class ClusterStore:
         actions = [
             Action(
                 document.id,
-                document.id,
+                document.id_in_index,
                 name_for[document.index] or self.index,
                 lines_to_create(document, name_for[document.index], external),
             )
             for document in documents
-            if document.id not in existing
+            if document.id not in taken
         ]
         report = self.cluster.bulk(actions, self._reader, self._path)
         self._note(None)
@@ -467,8 +500,14 @@ class ClusterStore:
             pages = cluster.hits(self._path, body, share)
         else:
             pages = cluster.pages(point, body, share)
+        with_indices = self.has_several()
         with contextlib.closing(pages):
-            yield from map(documents_of, pages)
+            for hits in pages:
+                documents = documents_of(hits, with_indices=with_indices)
+                if with_indices:
+                    # The name may have got another one since.
+                    self._indices = self._indices.union(hit["_index"] for hit in hits)
+                yield documents
 
     def open_point(self, keep_alive: str) -> str:
         """Open a point in time for several clients, as `Cluster.open_point`."""
@@ -481,7 +520,7 @@ class ClusterStore:
         pages = self.cluster.hits(self._path, {**body, "sort": order})
         with contextlib.closing(pages):
             hits = itertools.islice(itertools.chain.from_iterable(pages), count)
-            return documents_of(hits)
+            return documents_of(hits, with_indices=self.has_several())
 
     def some_ids(self, count: int) -> list[str]:
         if self._mappings() is None:
@@ -502,6 +541,15 @@ class ClusterStore:
         bodies = ({"size": 0, "track_total_hits": True, "query": query} for query in queries)
         answers = self.cluster.searches(self._path, bodies, self.where)
         return [int(answer["hits"]["total"]["value"]) for answer in answers]
+
+    def ids_with_indices(self, ids: Sequence[str]) -> list[str]:
+        if not self.has_several():
+            return []
+        documents = self._search(ids, False, refreshed=False)
+        number_of = Counter(document.id for document in documents)
+        repeated = [document for document in documents if number_of[document.id] > 1]
+        repeated_ids = [id_with_place(document.index, document.id) for document in repeated]
+        return sorted(repeated_ids, key=natural)
 
     def refresh(self) -> None:
         last_change = self._last_change
@@ -567,6 +615,7 @@ class ClusterStore:
         if status == 404 or not answer:
             return None
         self._several = len(answer) > 1 or any(name.startswith(".ds-") for name in answer)
+        self._indices = frozenset(answer)
         return {index: described["mappings"] for index, described in answer.items()}
 
     def _is_behind(self, name: str, index: str) -> bool:
@@ -581,11 +630,15 @@ class ClusterStore:
             self._behind[name] = self._behind.get(name, frozenset()) | answer.keys()
         return index in self._behind[name]
 
-    def _is_several(self) -> bool:
-        """Return whether the name may stand for several indices, as a data stream's always may."""
+    def has_several(self) -> bool:
+        # A data stream may always get another one.
         if self._several is None:
             self._mappings()
         return bool(self._several)
+
+    def _indices_behind(self) -> frozenset[str]:
+        """Return the indices behind the name if there are several, else none."""
+        return self._indices if self.has_several() else frozenset()
 
     @functools.cached_property
     def _is_filtered(self) -> bool:

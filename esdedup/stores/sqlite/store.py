@@ -273,6 +273,12 @@ class LocalStore:
             rows = tables.documents.sample(columns, meta, count, seed)
             return tables.documents.format.with_tokens(rows, paths)
 
+    def has_several(self) -> bool:
+        return False
+
+    def ids_with_indices(self, ids: Sequence[str]) -> list[str]:
+        return []
+
     def some_ids(self, count: int) -> list[str]:
         if self.meta() is None:
             return []
