@@ -25,6 +25,13 @@ MERGED = {
 EXTENDED = {"decontaminate": ("clean", {"samples[].similarity", "unscoped", "blank", *MERGED})}
 """Sections that have the fields of another one, too, except for these."""
 
+SEVERAL = {
+    "similar": {"matches[].index"},
+    "pairs": {"left_index", "right_index"},
+    "dedup": {"keep_index", "duplicates[].index"},
+}
+"""Fields that only a name of several indices has."""
+
 LOCAL = {
     "index": [
         ["index", ARTICLES],
@@ -43,6 +50,7 @@ LOCAL = {
         ["pairs"],
         ["pairs", "--sketch", "simhash"],
         ["pairs", "--db", "passages.db", "--sketch", "passages"],
+        ["pairs", "scoped.jsonl", "dump.jsonl", "--id-field", "source"],
     ],
     "pairs --output": [["pairs", "--output", "pairs.parquet"]],
     "group": [
@@ -106,7 +114,7 @@ def fields(value: Any, known: set[str], path: str = "") -> Iterator[str]:
 
 
 def check(section: str, printed: list[dict[str, Any]]) -> None:
-    known = documented(section)
+    known = documented(section) - SEVERAL.get(section, set())
     if section in EXTENDED:
         other, left_out = EXTENDED[section]
         known |= documented(other) - left_out
@@ -130,7 +138,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list
         item = json.loads(Path(ARTICLES).read_text("utf-8").splitlines()[0])["text"]
         Path("items.jsonl").write_text(json.dumps({"text": item}), "utf-8")
         scoped = [{"text": item, "source": "a"}, {"text": item}]
-        Path("scoped.jsonl").write_text("\n".join(map(json.dumps, scoped)), "utf-8")
+        for name in ("scoped.jsonl", "dump.jsonl"):
+            Path(name).write_text("\n".join(map(json.dumps, scoped)), "utf-8")
         images = [{"id": f"{number}", "phash": "0" * 16} for number in range(2)]
         Path("images.jsonl").write_text("\n".join(map(json.dumps, images)), "utf-8")
         answers = {}
@@ -163,6 +172,27 @@ def test_fields_of_commands_on_a_cluster(elasticsearch_url: str, tmp_path: Path)
                 check(section, ran.json)
     finally:
         delete_index(elasticsearch_url, index)
+
+
+def test_fields_of_a_name_of_several_indices(elasticsearch_url: str) -> None:
+    url, alias = elasticsearch_url, "docs-json-several"
+    indices = [f"{alias}-{number}" for number in (1, 2)]
+    try:
+        for index in indices:
+            delete_index(url, index)
+            call(url, "PUT", f"/{index}", {"aliases": {alias: {}}})
+            fill(url, index, {"1": {"text": "one two three four"}})
+        for command in ("attach", "backfill"):
+            assert esdedup_command(url, command, "--index", alias).status == 0
+        ids = {"similar": ["--id", f"{indices[0]}/1"]}
+        for section, names in SEVERAL.items():
+            options = ids.get(section, [])
+            ran = esdedup_command(url, section, *options, "--index", alias, "--json")
+            paths = {path for line in ran.json for path in fields(line, documented(section))}
+            assert names <= paths
+    finally:
+        for index in indices:
+            delete_index(url, index)
 
 
 def test_a_scheme_has_the_fields_that_the_reference_gives() -> None:
