@@ -206,6 +206,7 @@ class Index:
         id_field: str = "id",
         on_duplicate: PolicyAction | DuplicatePolicy = "keep",
         within: str | Sequence[str] = (),
+        routing_field: str | None = None,
     ) -> IngestReport:
         """Write documents with their tokens, replacing those of the same id.
 
@@ -214,7 +215,8 @@ class Index:
 
         documents: mappings of fields, or texts. on_duplicate: a DuplicatePolicy, or its action;
         "fail" raises RecordError. within: fields that duplicates agree in, or windows of time, such
-        as "date:3d".
+        as "date:3d". routing_field: of what a cluster chooses the shard of a document by, for an
+        index that requires a routing; None for the id.
 
         Raises RecordError, naming the document by number, if one has no text or no valid id, or if
         the store rejects it. Earlier documents may have been written. Raises UsageError for a
@@ -225,6 +227,7 @@ class Index:
         if within:
             on_duplicate = on_duplicate.limited_to(within)
         check_type("id_field", id_field, "str")
+        check_type("routing_field", routing_field, "str | None")
         check_list("documents", documents)
         self.create()
         field = self.meta.text_fields[0]
@@ -232,7 +235,9 @@ class Index:
             {field: document} if isinstance(document, str) else document for document in documents
         )
         records = _records(sources, id_field)
-        settings = IngestSettings(id_field=id_field, on_duplicate=on_duplicate)
+        settings = IngestSettings(
+            id_field=id_field, on_duplicate=on_duplicate, routing_field=routing_field
+        )
         report = self.ingest(chunks_of_records(records), _raise, settings)
         self.store.refresh()
         return report

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from esdedup.admin.obstacles import Obstacle, obstacles, searchable_text
 from esdedup.exceptions import PermissionDenied
 from esdedup.ingest.renew import fields_to_read, renewals
 from esdedup.models import WHOLE, Change, StoredDocument, value_in
+from esdedup.records.documents import RepeatedIds
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, connected
 from esdedup.stores.elastic.bodies import Query
@@ -104,11 +105,13 @@ class Check:
     named: the name, and what it stands for.
     indices: the findings on each.
     next: whether the next index will have the fields; None if unknown.
+    repeated: documents whose id another of the indices has too; none if texts were not read.
     """
 
     named: Named
     indices: tuple[IndexCheck, ...]
     next: bool | None = None
+    repeated: RepeatedIds = field(default_factory=RepeatedIds)
 
     @property
     def schemes(self) -> list[str]:
@@ -150,7 +153,8 @@ def check(
         filters = alias_filters(cluster, name) if named.kind == "alias" else {}
         scan = _Scan(cluster, on_scan, page_size, filters)
         checks = tuple(_check(scan, named, state, stale) for state in indices)
-    return Check(named, checks, following)
+        repeated = _repeated(scan, indices) if stale else RepeatedIds()
+    return Check(named, checks, following, repeated)
 
 
 @dataclass(frozen=True)
@@ -182,6 +186,12 @@ class _Scan:
             self.on_scan(len(hits))
             yield [*map(stored_of, hits)]
 
+    def ids(self, index: str) -> Iterator[list[str]]:
+        """Yield the ids of the documents of each page."""
+        body = scan_body(self.query_in(index, {"match_all": {}}), [], self.page_size)
+        for hits in self.cluster.hits(path_of(index), body, WHOLE):
+            yield [hit["_id"] for hit in hits]
+
     def originals(self, index: str, field: str) -> Iterator[dict[str, object]]:
         """Yield the originals, by id, of the duplicates of each page. field: with the marks."""
         path = f"{field}.original"
@@ -189,6 +199,17 @@ class _Scan:
         body = scan_body(query, [path], self.page_size)
         for hits in self.cluster.hits(path_of(index), body, WHOLE):
             yield {hit["_id"]: value_in(hit.get("_source", {}), path) for hit in hits}
+
+
+def _repeated(scan: _Scan, states_of_indices: Sequence[IndexState]) -> RepeatedIds:
+    """Return the ids that several of the indices have. None of them has an id twice."""
+    repeated = RepeatedIds()
+    if len(states_of_indices) > 1:
+        for state in states_of_indices:
+            if not state.closed:
+                for ids in scan.ids(state.name):
+                    repeated.add(ids)
+    return repeated
 
 
 def _check(scan: _Scan, named: Named, state: IndexState, stale: bool) -> IndexCheck:

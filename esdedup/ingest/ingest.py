@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from esdedup.exceptions import RecordError, UsageError
 from esdedup.ingest.arrivals import Originals
 from esdedup.ingest.parallel import beside, in_order
 from esdedup.ingest.places import Places
@@ -22,6 +23,7 @@ from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import (
     MARKS,
     TAKEN_BY_LINE,
+    NewDocument,
     RepeatedIds,
     bad_record,
     documents_of,
@@ -35,7 +37,7 @@ from esdedup.sketch.packed import is_wordless
 from esdedup.stores.base import ALL_PATHS, Store
 from esdedup.stores.changes import Decision, change_documents, missing
 from esdedup.stores.encoded_documents import EncodedDocuments
-from esdedup.stores.fields import only, text_at
+from esdedup.stores.fields import only, text_at, value_at
 from esdedup.stores.json_text import text_with_fields, with_digits
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
@@ -89,6 +91,49 @@ class IngestReport(Counts):
 
 
 @dataclass(frozen=True)
+class _RecordFields:
+    """The fields that identify a record.
+
+    id: as `id_field` of the settings.
+    routing: as `routing_field` of the settings.
+    """
+
+    id: str | None
+    routing: str | None
+
+    def documents_of(
+        self, chunk: Chunk, meta: IndexMeta
+    ) -> tuple[list[NewDocument], list[BadRecord]]:
+        """Return the records of a chunk that are documents, and those that are not."""
+        documents, bad = documents_of(chunk.records(), meta, self.id)
+        if self.routing is None:
+            return documents, bad
+        routed: list[NewDocument] = []
+        for document in documents:
+            try:
+                self.routing_of(document)
+                routed.append(document)
+            except RecordError as error:
+                bad.append(bad_record(document.record, str(error)))
+        return routed, bad
+
+    def routing_of(self, document: NewDocument) -> str:
+        """Return the routing of a document. Raises RecordError if it has none."""
+        assert self.routing is not None
+        value = value_at(document.record.source, self.routing)
+        if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+            raise RecordError(
+                f"the routing field {self.routing!r} is neither text nor a whole number"
+            )
+        return str(value)
+
+    def encoded(self, documents: Sequence[NewDocument], meta: IndexMeta) -> EncodedDocuments:
+        """Return documents with tokens, and their routings."""
+        routings = [] if self.routing is None else [*map(self.routing_of, documents)]
+        return replace(encoded(documents, meta), routings=routings)
+
+
+@dataclass(frozen=True)
 class IngestSettings:
     """How records are written.
 
@@ -98,6 +143,7 @@ class IngestSettings:
     on_batch: called after each batch with the report so far.
     ids: receives the ids of all documents; None to count them apart.
     places: decides on the ids of records that have none; None takes their places as they are.
+    routing_field: of what a cluster chooses the shard of a record by; None for its id.
     """
 
     workers: int = 1
@@ -106,6 +152,12 @@ class IngestSettings:
     on_batch: Callable[[IngestReport], None] | None = None
     ids: RepeatedIds | None = None
     places: Places | None = None
+    routing_field: str | None = None
+
+    @property
+    def fields(self) -> _RecordFields:
+        """The fields that identify a record."""
+        return _RecordFields(self.id_field, self.routing_field)
 
 
 DEFAULT_SETTINGS = IngestSettings()
@@ -130,10 +182,12 @@ def ingest(
     Raises the errors of the store, and of `in_order`. The same call again completes the work.
     """
     policy, places = settings.on_duplicate, settings.places
+    if settings.routing_field is not None and not store.has_routings:
+        raise UsageError("`routing_field` requires an index in a cluster")
     originals = Originals(store, current_meta, policy) if policy.action != "keep" else None
     has_pipeline = policy.writes and store.has_pipeline()
     scope_names = None if originals is None else [*scope_paths(policy.within)]
-    prepare = partial(_prepare, settings.id_field, scope_names)
+    prepare = partial(_prepare, settings.fields, scope_names)
     report, chunks_begun = IngestReport(), deque[Chunk]()
     ids = RepeatedIds() if settings.ids is None else settings.ids
 
@@ -188,7 +242,7 @@ class _Batch:
     """The documents of a chunk.
 
     meta: the index's, when the chunk was read.
-    id_field: as of the settings.
+    fields: that identify a record.
     has_own_id: of each document, whether its id is not computed from the record's line.
     from_json: of each document, whether it was JSON, whose numbers have digits of their own.
     texts: of the documents, if they are needed.
@@ -198,7 +252,7 @@ class _Batch:
     """
 
     meta: IndexMeta
-    id_field: str | None
+    fields: _RecordFields
     has_own_id: list[bool]
     from_json: list[bool]
     texts: list[str]
@@ -208,24 +262,24 @@ class _Batch:
 
 
 def _prepare(
-    id_field: str | None, scope_names: list[str] | None, chunk_with_meta: tuple[Chunk, IndexMeta]
+    fields: _RecordFields, scope_names: list[str] | None, chunk_with_meta: tuple[Chunk, IndexMeta]
 ) -> _Batch:
     """Read and sketch a chunk, maybe in a worker process.
 
     scope_names: of the fields of the policy's scope; None if no policy needs the texts.
     """
     chunk, meta = chunk_with_meta
-    documents, bad = documents_of(chunk.records(), meta, id_field)
+    documents, bad = fields.documents_of(chunk, meta)
     compared = documents if scope_names is not None else []
     return _Batch(
         meta,
-        id_field,
+        fields,
         [document.has_own_id for document in documents],
         [document.record.json is not None for document in documents],
         [document.text for document in compared],
         [only(document.record.source, scope_names or ()) for document in compared],
         bad,
-        encoded(documents, meta),
+        fields.encoded(documents, meta),
     )
 
 
@@ -404,8 +458,9 @@ class _Writer:
     def _refuse(self, refused: Mapping[int, str]) -> None:
         """Refuse the records of rows, which are read again, for the reasons."""
         batch = self.batch
-        records = self.chunk.records() if refused else ()
-        documents, _ = documents_of(records, batch.meta, batch.id_field)
+        if not refused:
+            return
+        documents, _ = batch.fields.documents_of(self.chunk, batch.meta)
         for row, reason in refused.items():
             self.refused.append(bad_record(documents[row].record, reason))
 
@@ -439,6 +494,8 @@ class _Writer:
         latest = documents
         if len(last_position) < len(documents):
             latest = documents.of([*last_position.values()])
+        # Those of an id choose their shards by the same value.
+        routing_of = dict(zip(latest.ids, latest.routings, strict=False))
         # A new document is only created, which takes one request.
         written = self.store.write(latest, create=True)
         conflicts = [failure for failure in written.failures if failure.conflict]
@@ -454,7 +511,10 @@ class _Writer:
         for first in range(0, len(conflicts), _COMPARED_AT_ONCE):
             page = conflicts[first : first + _COMPARED_AT_ONCE]
             unread = [
-                StoredDocument(Document(failure.id, {}), "", failure.index) for failure in page
+                StoredDocument(
+                    Document(failure.id, {}), "", failure.index, routing_of.get(failure.id)
+                )
+                for failure in page
             ]
             stored = self.store.hold_again(unread, ALL_PATHS)
             changes = missing([failure.id for failure in page], stored, _GONE)

@@ -45,6 +45,9 @@ class Store(Protocol):
     window: Window
     """Keeps calls of this store in flight: one by one in a file."""
 
+    has_routings: bool
+    """Whether a document can be written with a routing, which decides on its shard."""
+
     @property
     def address(self) -> str:
         """The whole path of the file, or the addresses of the cluster without credentials."""

@@ -21,6 +21,7 @@ class EncodedDocuments:
         has none.
     marks_in: the field of the marks.
     marks: values to add in the field `marks_in` of each document, or empty.
+    routings: what a cluster chooses the shard of each document by, or empty for its id.
     """
 
     ids: list[str]
@@ -28,6 +29,7 @@ class EncodedDocuments:
     tokens: Mapping[str, tuple[Scheme, list[bytes | None]]]
     marks_in: str = FIELD
     marks: Sequence[Mapping[str, object]] = ()
+    routings: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -40,7 +42,8 @@ class EncodedDocuments:
             for field, (scheme, packed) in self.tokens.items()
         }
         marks = [self.marks[row] for row in rows] if self.marks else ()
-        return EncodedDocuments(ids, sources, tokens, self.marks_in, marks)
+        routings = [self.routings[row] for row in rows] if self.routings else ()
+        return EncodedDocuments(ids, sources, tokens, self.marks_in, marks, routings)
 
     def fields(self) -> list[dict[str, str]]:
         """Return the tokens of each document as JSON, by the name of their field."""

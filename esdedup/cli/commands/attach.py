@@ -274,6 +274,12 @@ def _advise(report: admin.Check, name: str) -> None:
             "Documents whose original is gone stay hidden with the duplicates. To group them again:"
             f" esdedup group --index {name}"
         )
+    if report.repeated.count:
+        have = count(report.repeated.count, "document has", "documents have")
+        message(
+            f"{have} the id of a document in another index, first {report.repeated.first}: commands"
+            " compare both, and show them as INDEX/ID"
+        )
     if any(check.meta is not None and check.meta.scheme.by_server for check in indices):
         message("The index computes the tokens when a document is written: none can be stale")
     if len(report.schemes) > 1:

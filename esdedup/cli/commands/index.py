@@ -26,6 +26,9 @@ def index_command(
     column: list[str] | None = setting(
         None, "Column of a table to index; may be repeated.", metavar="NAME", rare=True
     ),
+    routing_field: str | None = setting(
+        None, "Field of the routing, for an index that requires one.", metavar="NAME", rare=True
+    ),
     sketch: str | None = setting(
         None, "Sketch to compare by.", show_default="the scheme's first", rare=True, metavar="NAME"
     ),
@@ -106,6 +109,7 @@ def index_command(
                 on_batch=on_batch,
                 ids=ids,
                 places=places,
+                routing_field=routing_field,
             )
             report = opened.ingest(chunks, letters, settings)
             opened.store.refresh()

@@ -98,6 +98,8 @@ _REASONS_IF_GONE = ("document_missing_exception", "not_found")
 class ClusterStore:
     """A store in one index of a cluster, or in all indices behind an alias or data stream."""
 
+    has_routings = True
+
     def __init__(self, cluster: Cluster, index: str) -> None:
         indices.check_name(index)
         self.cluster = cluster
@@ -202,8 +204,13 @@ class ClusterStore:
     ) -> WriteReport:
         operation = "create" if create else "index"
         actions: list[Action] = []
-        for id, document_line in document_lines(documents):
-            action_line = f'{{"{operation}":{{"_id":{to_json(id, "an id")}}}}}\n'
+        routings = documents.routings if isinstance(documents, EncodedDocuments) else ()
+        lines = itertools.zip_longest(document_lines(documents), routings)
+        for (id, document_line), routing in lines:
+            target = f'"_id":{to_json(id, "an id")}'
+            if routing is not None:
+                target += f',"routing":{to_json(routing, "a routing")}'
+            action_line = f'{{"{operation}":{{{target}}}}}\n'
             actions.append(Action(id, id, self.index, action_line.encode() + document_line))
         try:
             report = self.cluster.bulk(actions, self._reader, self._path)

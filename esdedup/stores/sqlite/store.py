@@ -86,6 +86,8 @@ class LocalStore:
     One process writes at a time, others wait. Readers never wait, and see whole commits only.
     """
 
+    has_routings = False
+
     def __init__(self, path: str | Path, index: str, sizes: StoreSizes = StoreSizes()) -> None:  # noqa: B008
         if not index or "\0" in index or not is_unicode(index):
             raise UsageError(f"index name {index!r}: use any other text")

@@ -122,7 +122,9 @@ def test_marks_name_the_index_and_are_removed(
     assert (marked["group"], marked["original"]) == (f"{first}/1", f"{first}/1")
     again = esdedup_command(url, "group", "-i", name, "--json").json[0]
     assert again["written"] == 0
-    (of_first, of_second) = esdedup_command(url, "check", "-i", name, "--json").json
+    checked = esdedup_command(url, "check", "-i", name, "--json")
+    assert "1 document has the id of a document in another index, first '1'" in checked.err
+    (of_first, of_second) = checked.json
     assert of_first["original_gone"]["count"] == of_second["original_gone"]["count"] == 0
     assert esdedup_command(url, "check", "-i", second, "--json").status == 0
     marks = ["--action", "mark", "--apply", "--yes", "--log", "m.jsonl", "--keep", "newest:date"]

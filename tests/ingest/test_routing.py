@@ -1,0 +1,62 @@
+"""New documents of an index that requires a routing, which is in a field of theirs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import esdedup
+from esdedup.exceptions import UsageError
+from tests.helpers.commands import call, esdedup_command, run_command, write_lines
+
+TEXT = "the council met on monday and voted for a new bridge over the river near town"
+
+
+def make_routed(url: str, name: str) -> None:
+    mappings = {"_routing": {"required": True}, "properties": {"text": {"type": "text"}}}
+    settings = {"number_of_shards": 3, "number_of_replicas": 0}
+    call(url, "PUT", f"/{name}", {"mappings": mappings, "settings": settings})
+    assert esdedup_command(url, "attach", "-i", name, "--text-field", "text").status == 0
+
+
+def routings(url: str, name: str) -> dict[str, str]:
+    call(url, "POST", f"/{name}/_refresh")
+    hits = call(url, "GET", f"/{name}/_search?size=100")["hits"]["hits"]
+    return {hit["_id"]: hit["_routing"] for hit in hits}
+
+
+@pytest.mark.on_every_server
+def test_documents_are_written_with_the_value_of_a_field(url: str, name: str) -> None:
+    make_routed(url, name)
+    records = [{"id": n, "text": f"{TEXT} {n}", "user": f"u{n % 4}"} for n in range(12)]
+    write_lines(Path("a.jsonl"), [*records, {"id": 12, "text": TEXT}])
+    options = ["a.jsonl", "-i", name, "--routing-field", "user", "--json"]
+    first = esdedup_command(url, "index", *options)
+    (report,) = first.json
+    assert (first.status, report["created"], report["failed"]) == (1, 12, 1)
+    (letter,) = Path(f"{name}.dead-letter.jsonl").read_text("utf-8").splitlines()
+    assert "the routing field 'user'" in json.loads(letter)["reason"]
+    assert routings(url, name) == {f"{n}": f"u{n % 4}" for n in range(12)}
+    (again,) = esdedup_command(url, "index", *options, "--workers", "2").json
+    assert (again["created"], again["unchanged"]) == (0, 12)
+    records[5]["text"] = "another text of this document altogether"
+    write_lines(Path("a.jsonl"), records)
+    (changed,) = esdedup_command(url, "index", *options).json
+    assert (changed["updated"], changed["failed"]) == (1, 0)
+    (marked,) = esdedup_command(url, "index", *options, "--on-duplicate", "mark").json
+    assert (marked["duplicates"] > 0, marked["failed"]) == (True, 0)
+    assert routings(url, name)["5"] == "u1"
+    with esdedup.open(url, name) as index:
+        added = [{"id": 77, "text": "one more text to add from a program", "user": 7}]
+        assert index.add(added, routing_field="user").created == 1
+        assert len(index.similar(id="1", threshold=0.5)) == 10
+    assert routings(url, name)["77"] == "7"
+
+
+def test_a_local_index_has_no_routing() -> None:
+    write_lines(Path("a.jsonl"), [{"id": 1, "text": TEXT}])
+    refused = run_command("index", "a.jsonl", "--routing-field", "user")
+    assert refused.status == 2
+    assert "--routing-field requires an index in a cluster" in refused.err
+    with esdedup.open("some.db") as index, pytest.raises(UsageError, match="in a cluster"):
+        index.add([{"id": "1", "text": TEXT}], routing_field="id")
