@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -124,18 +124,24 @@ def _ordered(plan: Plan, labels: Sequence[Strings], order: I64) -> Strings:
 
 
 def columns_by_id(
-    shares: Shares, plan: Plan, first: Sequence[str] = (), memory: int = DEFAULT_MEMORY
+    shares: Shares,
+    plan: Plan,
+    first: Sequence[str] = (),
+    memory: int = DEFAULT_MEMORY,
+    *,
+    present: Set[str] | None = None,
 ) -> Columns:
     """Return the documents of all shares; of several of one id in one place the last one stays.
 
-    first: ids that precede all others. memory: as in `Resources`. The columns are mapped from
+    first: ids that precede all others. present: the places whose documents are compared; None for
+    all. memory: as in `Resources`. The columns are mapped from
     temporary files. Raises UsageError if the keep rule names a field that no document has, or
     times of two kinds.
     """
     ids = Strings.joined([share.ids() for share in shares.all()])
     keys = _keys(shares)
     unordered = plan.keep.unordered(keys, shares.ids_of)
-    last = LastOfEachId.of(ids, shares.places())
+    last = LastOfEachId.of(ids, shares.places(), present)
     order = plan.keep.order(last.rows, keys)
     order = before_others(order, last.ids, first)
     columns = _in_order(shares, plan, order, last.ids.picked(order), _ends(shares), memory)

@@ -300,7 +300,7 @@ class StoreSource:
         for start in range(0, len(ids), _HELD_AT_ONCE):
             entries = self.store.hold(ids[start : start + _HELD_AT_ONCE], self.plan.paths)
             documents = [entry.document for entry in entries]
-            if self.store.has_several():
+            if self.store.has_places():
                 documents = [
                     Document(entry.id_in_index, entry.source, index=entry.index)
                     for entry in entries
@@ -425,7 +425,9 @@ def read_store(source: StoreSource, run: Run, job: Mapping[str, Any], on_step: O
     if is_resumed:
         _add_arrivals(shares, source)
     source.warn()
-    columns = columns_by_id(shares, plan, source.first)
+    # An alias can have lost an index since, of which nothing is compared.
+    present = frozenset(store.names()) if store.has_places() else None
+    columns = columns_by_id(shares, plan, source.first, present=present)
     columns = replace(columns, unreadable=len(source.unreadable))
     if plan.sketching is not None:
         return columns
@@ -451,7 +453,6 @@ def _described(store: Store, plan: Plan) -> dict[str, Any]:
         "field": plan.meta.field,
         "stop": [*plan.meta.stop],
         "reading": str(plan.basis),
-        "several indices": store.has_several(),
     }
 
 

@@ -6,7 +6,7 @@ each of these documents begins with the name of its place: "offers-000001/1".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import overload
 
@@ -132,8 +132,18 @@ class LastOfEachId:
     ids: Strings | PlacedIds
 
     @staticmethod
-    def of(ids: Strings, places: Places | None = None) -> LastOfEachId:
-        """Return the rows to compare. places: of the documents; None if all are in one."""
+    def of(
+        ids: Strings, places: Places | None = None, present: Set[str] | None = None
+    ) -> LastOfEachId:
+        """Return the rows to compare.
+
+        places: of the documents; None if all are in one. present: the names of the places whose
+        documents are compared; None for all.
+        """
+        if places is not None and present is not None and {*places.names} - present:
+            is_present = np.array([name in present for name in places.names], np.bool_)
+            rows = np.flatnonzero(is_present[places.numbers])
+            return LastOfEachId.of(ids.picked(rows), places.picked(rows))._among(ids, rows)
         by_id, is_first = natural_order(ids)
         if places is None or len(places.names) < 2:
             return LastOfEachId(by_id[_ends_of_runs(is_first)], ids)
@@ -152,6 +162,14 @@ class LastOfEachId:
         numbers = np.full(by_id.size, UNIQUE, np.int32)
         numbers[by_id[is_repeated]] = number_of_place[is_repeated]
         return LastOfEachId(rows, PlacedIds(ids, numbers, places.names))
+
+    def _among(self, ids: Strings, rows: I64) -> LastOfEachId:
+        """Return the same of more documents. ids: of these. rows: that were looked at."""
+        if not isinstance(self.ids, PlacedIds):
+            return LastOfEachId(rows[self.rows], ids)
+        numbers = np.full(len(ids), UNIQUE, np.int32)
+        numbers[rows] = self.ids.numbers
+        return LastOfEachId(rows[self.rows], PlacedIds(ids, numbers, self.ids.names))
 
 
 def _ends_of_runs(starts: Mask) -> Mask:

@@ -167,12 +167,13 @@ class Store(Protocol):
         Returns none if there is no index.
         """
 
-    def has_several(self) -> bool:
-        """Return whether several indices are behind the name, which can have documents of one id.
+    def has_places(self) -> bool:
+        """Return whether the name can stand for several indices, which can have one id each.
 
-        `scan`, `sample` and `candidates` return the index of each document then. An id of `get` and
-        `hold` can begin with the index ("offers-000001/1"), and the document has the same id.
-        Without an index, it is that of the document in the newest index that has it.
+        `scan` and `sample` return the index of each document then, and `candidates` if several are
+        behind the name now. An id of `get` and `hold` can begin with the index
+        ("offers-000001/1"), and the document has the same id. Without an index, it is that of the
+        document in the newest index that has it.
         """
 
     def ids_with_indices(self, ids: Sequence[str]) -> list[str]:

@@ -272,17 +272,19 @@ class ClusterStore:
     ) -> list[StoredDocument]:
         """Return the documents that exist. refreshed: a search must see this store's writes."""
         documents: list[StoredDocument] | None = None
+        indices_behind = self._indices_behind()
+        plain_ids = ids_in_indices(ids, indices_behind) if indices_behind else ids
         by_search = isinstance(fields, dict) and refreshed
-        if not (by_search or self.has_several() or self._is_filtered):
+        if not (by_search or self._has_several() or self._is_filtered):
             try:
-                documents = self._get_by_id(ids, fields, refreshed=refreshed)
+                documents = self._get_by_id(plain_ids, fields, refreshed=refreshed)
             except SeveralIndices:
                 # The alias got another index since.
                 self._mappings()
                 self._several = True
-        indices_behind = self._indices_behind()
+                indices_behind = self._indices_behind()
+                plain_ids = ids_in_indices(ids, indices_behind)
         if documents is None:
-            plain_ids = ids_in_indices(ids, indices_behind)
             documents = self._search(plain_ids, fields, refreshed=refreshed)
         return as_requested(ids, documents, indices_behind)
 
@@ -364,7 +366,7 @@ class ClusterStore:
         )
         if any(scopes):
             bodies = self._bodies_in_scope(queries, size, terms)
-        unread, with_indices = unread_paths(queries), self.has_several()
+        unread, with_indices = unread_paths(queries), self._has_several()
         try:
             answers = self.cluster.searches(self._path, bodies, self.where, unread)
             return [
@@ -507,7 +509,7 @@ class ClusterStore:
             pages = cluster.hits(self._path, body, share)
         else:
             pages = cluster.pages(point, body, share)
-        with_indices = self.has_several()
+        with_indices = self.has_places()
         with contextlib.closing(pages):
             for hits in pages:
                 documents = documents_of(hits, with_indices=with_indices)
@@ -527,7 +529,7 @@ class ClusterStore:
         pages = self.cluster.hits(self._path, {**body, "sort": order})
         with contextlib.closing(pages):
             hits = itertools.islice(itertools.chain.from_iterable(pages), count)
-            return documents_of(hits, with_indices=self.has_several())
+            return documents_of(hits, with_indices=self.has_places())
 
     def some_ids(self, count: int) -> list[str]:
         if self._mappings() is None:
@@ -550,7 +552,7 @@ class ClusterStore:
         return [int(answer["hits"]["total"]["value"]) for answer in answers]
 
     def ids_with_indices(self, ids: Sequence[str]) -> list[str]:
-        if not self.has_several():
+        if not self._has_several():
             return []
         documents = self._search(ids, False, refreshed=False)
         number_of = Counter(document.id for document in documents)
@@ -637,15 +639,21 @@ class ClusterStore:
             self._behind[name] = self._behind.get(name, frozenset()) | answer.keys()
         return index in self._behind[name]
 
-    def has_several(self) -> bool:
-        # A data stream may always get another one.
+    def has_places(self) -> bool:
+        # An alias of one index may get another one at any time.
+        if self._several is None:
+            self._mappings()
+        return bool(self._indices) and self.index not in self._indices
+
+    def _has_several(self) -> bool:
+        """Return whether several indices are behind the name; a data stream may always get one."""
         if self._several is None:
             self._mappings()
         return bool(self._several)
 
     def _indices_behind(self) -> frozenset[str]:
-        """Return the indices behind the name if there are several, else none."""
-        return self._indices if self.has_several() else frozenset()
+        """Return the indices behind the name; none if it is itself that of an index."""
+        return self._indices if self.has_places() else frozenset()
 
     @functools.cached_property
     def _is_filtered(self) -> bool:

@@ -275,7 +275,7 @@ class LocalStore:
             rows = tables.documents.sample(columns, meta, count, seed)
             return tables.documents.format.with_tokens(rows, paths)
 
-    def has_several(self) -> bool:
+    def has_places(self) -> bool:
         return False
 
     def ids_with_indices(self, ids: Sequence[str]) -> list[str]:

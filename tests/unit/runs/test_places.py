@@ -31,6 +31,22 @@ def test_the_last_document_of_each_id_in_each_place(placed: list[tuple[str, str]
     assert repeated_in(picked) == sum(place is not None for place in repeated)
 
 
+@given(documents, st.sets(st.sampled_from(["x-10", "x-2", "y"])))
+def test_documents_of_places_that_are_gone_are_left_out(
+    placed: list[tuple[str, str]], present: set[str]
+) -> None:
+    ids = Strings.of([id for _, id in placed])
+    last = LastOfEachId.of(ids, Places.of(place for place, _ in placed), present)
+    rows = [row for row, (place, _) in enumerate(placed) if place in present]
+    without = LastOfEachId.of(ids.picked(np.array(rows, np.int64)), _places_of(placed, rows))
+    assert last.rows.tolist() == [rows[row] for row in without.rows.tolist()]
+    assert [*last.ids.picked(last.rows)] == [*without.ids.picked(without.rows)]
+
+
+def _places_of(placed: list[tuple[str, str]], rows: list[int]) -> Places:
+    return Places.of(placed[row][0] for row in rows)
+
+
 @given(documents, documents)
 def test_joined_places_are_those_of_all_documents(
     first: list[tuple[str, str]], second: list[tuple[str, str]]
