@@ -1,5 +1,8 @@
 """Build the bodies of searches, and convert their hits to documents.
 
+Where several indices behind a name have an id, "offers-000001/1" is that of one document. An id
+without an index is that of the document in the newest index that has it.
+
 A query for candidates is a `bool.should` of `constant_score` clauses, one for each group of tokens,
 so that the score is the number of groups that a document shares, and those that share most come
 first. Plain `terms` would give all of them the same score. `benchmarks/recall_query.py` at commit
@@ -22,9 +25,9 @@ from esdedup.models import (
     QueryScope,
     Share,
     StoredDocument,
+    natural,
 )
 from esdedup.stores.elastic.bodies import Body, Hit, Query, SourceFilter
-from esdedup.stores.elastic.places import query_of
 from esdedup.stores.elastic.raw import RAW
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import TOKEN_NAMES, SketchedFields
@@ -302,3 +305,64 @@ def stored_of(hit: Hit) -> StoredDocument:
         hit.get("_routing"),
         hit.get("_version"),
     )
+
+
+def index_and_id(id: str, indices: Collection[str]) -> tuple[str, str] | None:
+    """Return the index and the id in it; None for an id that names none of the indices."""
+    index, _, id_in_index = id.partition("/")
+    return (index, id_in_index) if id_in_index and index in indices else None
+
+
+def ids_in_indices(ids: Iterable[str], indices: Collection[str]) -> list[str]:
+    """Return the ids to search for, without indices.
+
+    The whole of an id that names an index can be an id too.
+    """
+    plain_ids: dict[str, None] = {}
+    for id in ids:
+        plain_ids[id] = None
+        if place := index_and_id(id, indices):
+            plain_ids[place[1]] = None
+    return [*plain_ids]
+
+
+def as_requested(
+    ids: Sequence[str], documents: Sequence[StoredDocument], indices: Collection[str]
+) -> list[StoredDocument]:
+    """Return the documents of ids, in their order, each with the id by which it is requested.
+
+    documents: all that have an id of `ids_in_indices`.
+    """
+    document_of = {document.id: document for document in documents}
+    if len(document_of) < len(documents):
+        oldest_first = sorted(documents, key=lambda document: natural(document.index or ""))
+        document_of = {document.id: document for document in oldest_first}
+    in_index = {(document.index, document.id): document for document in documents}
+    requested: list[StoredDocument] = []
+    for id in ids:
+        document = document_of.get(id)
+        if document is None and (place := index_and_id(id, indices)) and place in in_index:
+            document = in_index[place].requested_as(id)
+        if document is not None:
+            requested.append(document)
+    return requested
+
+
+def with_former_ids(
+    documents: Iterable[StoredDocument], former: Iterable[StoredDocument]
+) -> list[StoredDocument]:
+    """Return documents that were read again, each with the id by which it was requested before."""
+    id_of = {(document.index, document.id_in_index): document.id for document in former}
+    return [
+        document.requested_as(id_of.get((document.index, document.id), document.id))
+        for document in documents
+    ]
+
+
+def query_of(id: str, indices: Collection[str]) -> Query:
+    """Return the query for the documents of an id, which may name its index."""
+    place = index_and_id(id, indices)
+    if place is None:
+        return {"ids": {"values": [id]}}
+    index, id_in_index = place
+    return {"bool": {"filter": [{"ids": {"values": [id_in_index]}}, {"term": {"_index": index}}]}}

@@ -51,17 +51,14 @@ from esdedup.stores.elastic.bulk_changes import (
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.component_templates import replace_meta
 from esdedup.stores.elastic.errors import PageTooLarge, SeveralIndices
-from esdedup.stores.elastic.places import (
-    as_requested,
-    ids_in_indices,
-    with_former_ids,
-)
 from esdedup.stores.elastic.queries import (
     MOST_TERMS,
+    as_requested,
     candidates_body,
     candidates_of,
     documents_of,
     grouped,
+    ids_in_indices,
     other_scheme,
     random_order,
     scan_body,
@@ -69,6 +66,7 @@ from esdedup.stores.elastic.queries import (
     stored_of,
     unread_paths,
     versioned_body,
+    with_former_ids,
     with_times,
 )
 from esdedup.stores.elastic.scope_filters import scope_filters, times_among
