@@ -174,10 +174,13 @@ def _is_missing(value: object) -> bool:
 
 def _distinct(values: Iterable[object]) -> list[object]:
     """Return the distinct ones of values, and of the items of those that are lists."""
-    distinct: dict[str, object] = {}
+    distinct: dict[str | tuple[str], object] = {}
     for value in values:
         for item in value if isinstance(value, list) else [value]:
-            if not _is_missing(item):
+            if type(item) is str:
+                if item:
+                    distinct.setdefault(item, item)
+            elif not _is_missing(item):
                 # As JSON, 1 and true differ.
-                distinct.setdefault(json.dumps(item, sort_keys=True, default=str), item)
+                distinct.setdefault((json.dumps(item, sort_keys=True, default=str),), item)
     return [*distinct.values()]
