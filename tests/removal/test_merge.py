@@ -1,5 +1,6 @@
 """Documents of an index that stay take values from their duplicates, and undo restores them."""
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -188,6 +189,30 @@ def test_values_of_another_client_are_merged_and_restored(store: Store) -> None:
     assert store.get(["g0-0"])[0].source["url"] == "theirs"
     assert store.get(["g0-0"])[0].source["author"] == "C"
     assert len(whole(store)) == 10
+
+
+def test_a_document_that_another_client_keeps_changing_keeps_its_duplicates(store: Store) -> None:
+    fill(store, sources())
+    changes = itertools.count()
+
+    class Log(LogWriter):
+        def append(self, lines: Sequence[str]) -> None:
+            super().append(lines)
+            if '"merged"' in lines[0] and '"planned"' in lines[0]:
+                touch(store, "g0-0", {"n": next(changes)})
+
+    groups = find_groups(store, META, Grouping())
+    path = Path("log.jsonl.zst")
+    plan = Dedup(store, META, META.scheme.id, groups, "delete", None, path, merge=MERGE)
+    report = replace(plan, writer=Log).apply().report
+    assert report is not None
+    assert (report.merged, report.done) == (0, 0)
+    assert {failure.id for failure in report.failures} == {"g0-0", "g0-1", "g0-2", "g0-3"}
+    assert all(failure.conflict for failure in report.failures)
+    document = store.get(["g0-0"])[0].source
+    assert (document["url"], document["n"]) == ("a", next(changes) - 1)
+    assert undone(store) == []
+    assert len(whole(store)) == 5
 
 
 def test_what_another_client_changed_since_stays_and_is_reported(store: Store) -> None:
