@@ -38,7 +38,7 @@ from esdedup.sketch.limits import Limits, PairSettings
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import TextFields, names_of
 from esdedup.tabular import ArrowStream, Frame
-from esdedup.text.strings import Numbers, Strings
+from esdedup.text.strings import Numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,9 +156,7 @@ def dedup(
     names, merge = names_of(text), Merge.parse(collect, fill)
     merge.check(names)
     check_masking(mask)
-    check_type("only_between", only_between, "bool")
-    if only_between and against is None:
-        raise UsageError("`only_between` requires `against`")
+    _check_only_between(only_between, against)
     if only_between and contained is not None:
         raise UsageError("`only_between` can't be combined with `contained`")
     if contained is not None:
@@ -193,6 +191,9 @@ def pairs(
     text: TextFields = "text",
     *,
     id: str | None = None,
+    against: AnyRecords | None = None,
+    only_between: bool = False,
+    source: TextFields = (),
     scheme: Scheme | None = None,
     limits: Limits | None = None,
     progress: Progress = None,
@@ -203,6 +204,10 @@ def pairs(
     records, text, scheme: as of `dedup`.
     id: the field of the ids, of which the last record of each stays; None for the positions of the
     records, from "0". A record without an id has the id "row:N", of its position.
+    against: other records, of any kind with the same fields, or texts: pairs with one of them are
+    listed too, with it on the right (`Pair.in_against`), and its id or position there.
+    only_between: list these pairs only, and none of two of the records.
+    source: the field or fields whose values each pair shows.
     limits: how to compare, in place of the settings below.
     sketch: name of the sketch to compare by; None for the scheme's first.
     threshold: minimum Jaccard similarity, 0 to 1; 0.5 by default.
@@ -218,8 +223,37 @@ def pairs(
     """
     limits = from_settings(Limits, settings, limits, "pairs")
     plan = Plan.of_texts(scheme, limits, text_fields=names_of(text))
-    with shown(progress) as on_step, _read(records, id, plan, on_step) as (columns, resources):
-        return pairs_among(columns, plan, resources)
+    plan = plan.labelled(*(names_of(source) if source else ()))
+    _check_only_between(only_between, against)
+    with shown(progress) as on_step:
+        if against is not None:
+            columns = _columns_of_two(records, against, id, plan, on_step)
+            columns = replace(columns, only_between=only_between)
+            with Run.temporary() as run:
+                return pairs_among(columns, plan, Resources(run.folder, on_step))
+        with _read(records, id, plan, on_step) as (columns, resources):
+            return pairs_among(columns, plan, resources)
+
+
+def _check_only_between(only_between: bool, against: AnyRecords | None) -> None:
+    check_type("only_between", only_between, "bool")
+    if only_between and against is None:
+        raise UsageError("`only_between` requires `against`")
+
+
+def _columns_of_two(
+    records: AnyRecords, against: AnyRecords, id: str | None, plan: Plan, on_step: OnStep
+) -> Columns:
+    """Return records, and those of `against` before them, by their ids or their positions."""
+    _, later = read(records, Argument(id=id), plan)
+    _, earlier = read(against, replace(_AGAINST, id=id), plan)
+    first = len(earlier.texts)
+    columns = columns_of_records(earlier.before(later), plan, first, on_step)
+    if isinstance(columns.ids, Numbers):
+        numbers = columns.ids.values
+        positions = np.where(numbers < first, numbers, numbers - first)
+        columns = replace(columns, ids=Numbers(positions))
+    return columns
 
 
 @accepts(Grouping)
@@ -324,11 +358,7 @@ def _without_duplicates(
 ) -> Deduplicated[object]:
     """Return the records without those that duplicate others."""
     records, earlier = sides.records, sides.earlier
-    joined = records
-    if sides.first:
-        keys = Strings.joined([earlier.keys, records.keys])
-        beside = earlier.beside.before(records.beside)
-        joined = Records([*earlier.texts, *records.texts], None, keys, beside)
+    joined = earlier.before(records) if sides.first else records
     columns = columns_of_records(joined, plan, sides.first, on_step)
     positions = sides.positions(columns)
     columns = replace(

@@ -518,12 +518,14 @@ class Index:
     def pairs(
         self,
         *,
+        source: str | Sequence[str] = (),
         limits: Limits | None = None,
         on_step: OnStep | None = None,
         **settings: Unpack[PairSettings],
     ) -> SimilarPairs:
         """Return all pairs of similar documents, each once, the most similar first.
 
+        source: the field or fields whose values each pair shows.
         limits: how to compare, in place of the settings below.
         on_step: as in `groups`.
         sketch: name of the sketch to compare by; None for the scheme's first.
@@ -536,7 +538,8 @@ class Index:
         within: fields that duplicates agree in, or windows of time, such as "date:3d".
         """
         limits = from_settings(Limits, settings, limits, "pairs")
-        return similar_pairs(self.store, self.meta_of(limits), limits, on_step)
+        fields = names_of(source) if source else ()
+        return similar_pairs(self.store, self.meta_of(limits), limits, fields, on_step)
 
     @accepts(Grouping)
     def groups(

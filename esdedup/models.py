@@ -442,6 +442,9 @@ class Pair:
     0 to 1; None for another measure.
     left_index, right_index: the index that `left` or `right` begins with, as several indices behind
     the name have the id ("offers-000001/1"), or the file; None if only one has it.
+    in_against: the right document is one of `against`.
+    left_source, right_source: the values of the fields to show of each document, None for a missing
+    one; None if no fields are to be shown.
     """
 
     left: str
@@ -453,6 +456,9 @@ class Pair:
     of_right: float | None = None
     left_index: str | None = None
     right_index: str | None = None
+    in_against: bool = False
+    left_source: Fields | None = None
+    right_source: Fields | None = None
 
     @property
     def similarity(self) -> float | None:

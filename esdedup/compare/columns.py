@@ -79,6 +79,15 @@ class Columns:
         return int(np.count_nonzero((self.digests == digest_words([NO_TEXT])).all(axis=1)))
 
 
+def _last_of_two_sets(ids: Strings, earlier: int) -> I64:
+    """Return the row of the last document of each id of two sets, in the natural order of ids.
+
+    earlier: number of the first documents, which are one of the sets.
+    """
+    sets = np.split(np.arange(len(ids)), [earlier])
+    return np.concatenate([rows[LastOfEachId.of(ids.picked(rows)).rows] for rows in sets])
+
+
 def columns_of_part(
     part: Part,
     texts: Sequence[str],
@@ -90,7 +99,7 @@ def columns_of_part(
     """Return the documents of one part by precedence; of several of one id the last one stays.
 
     texts: of all of them. is_numbered: their ids are their numbers, from 0, and all of them stay.
-    earlier: as of `columns_by_number`, for documents that are numbered. Raises UsageError as
+    earlier: as of `columns_by_number`; ids are those of two sets. Raises UsageError as
     `columns_by_id` does.
     """
 
@@ -101,7 +110,8 @@ def columns_of_part(
         return lambda: [texts[row] for row in order[rows].tolist()]
 
     unordered = plan.keep.unordered(part.keys, ids_of)
-    rows = np.arange(part.filled.size) if is_numbered else LastOfEachId.of(part.ids).rows
+    every_row = np.arange(part.filled.size)
+    rows = every_row if is_numbered else _last_of_two_sets(part.ids, earlier)
     order = plan.keep.order(rows, part.keys)
     is_earlier = order < earlier
     order = np.concatenate([order[is_earlier], order[~is_earlier]])
@@ -112,7 +122,7 @@ def columns_of_part(
         part.values[order].T,
         texts_of,
         unordered,
-        earlier=earlier,
+        earlier=int(np.count_nonzero(is_earlier)),
         scopes=None if part.scopes is None else Scopes.of_all(plan.within, part.scopes[order]),
         labels=None if part.labels is None else _ordered(plan, [part.labels], order),
     )
@@ -130,13 +140,14 @@ def columns_by_id(
     memory: int = DEFAULT_MEMORY,
     *,
     present: Set[str] | None = None,
+    earlier: int = 0,
 ) -> Columns:
     """Return the documents of all shares; of several of one id in one place the last one stays.
 
     first: ids that precede all others. present: the places whose documents are compared; None for
-    all. memory: as in `Resources`. The columns are mapped from
-    temporary files. Raises UsageError if the keep rule names a field that no document has, or
-    times of two kinds.
+    all. earlier: number of the first documents, which are another set, in other places. memory: as
+    in `Resources`. The columns are mapped from temporary files. Raises UsageError if the keep rule
+    names a field that no document has, or times of two kinds.
     """
     ids = Strings.joined([share.ids() for share in shares.all()])
     keys = _keys(shares)
@@ -144,8 +155,11 @@ def columns_by_id(
     last = LastOfEachId.of(ids, shares.places(), present)
     order = plan.keep.order(last.rows, keys)
     order = before_others(order, last.ids, first)
+    is_earlier = order < earlier
+    if earlier:
+        order = np.concatenate([order[is_earlier], order[~is_earlier]])
     columns = _in_order(shares, plan, order, last.ids.picked(order), _ends(shares), memory)
-    return replace(columns, unordered=unordered)
+    return replace(columns, unordered=unordered, earlier=int(np.count_nonzero(is_earlier)))
 
 
 def columns_by_number(

@@ -11,18 +11,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from esdedup.compare.columns import Columns
+from esdedup.compare.columns import Columns, columns_by_id
 from esdedup.compare.pairs import SimilarPairs, pairs_among
 from esdedup.compare.plan import Plan
 from esdedup.compare.resources import Resources, no_candidates, no_step
-from esdedup.compare.source import FileSource, ReadChunk, read_source
+from esdedup.compare.source import FileSource, ReadChunk
+from esdedup.exceptions import UsageError
 from esdedup.models import natural
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import RepeatedIds
 from esdedup.records.inputs import Reading
+from esdedup.records.locations import identity
 from esdedup.runs.places import PlacedIds
 from esdedup.runs.run import OnStep, Run, ShareSizes
-from esdedup.search.scopes import scope_paths
+from esdedup.runs.shares import Part, Shares
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
@@ -31,7 +33,7 @@ from esdedup.stores.mapping import IndexMeta
 class FileDocuments(NamedTuple):
     """The last document of each id of each file, in the order that an index has.
 
-    columns: the documents.
+    columns: the documents, those of `against` first.
     read: number of records.
     failed: number of records that are no documents.
     repeated: the ids that came before in the same file.
@@ -45,7 +47,7 @@ class FileDocuments(NamedTuple):
     def texts_of(self, ids: list[str]) -> list[str]:
         """Return the texts of documents."""
         ordered = self.columns.ids
-        if isinstance(ordered, PlacedIds):
+        if isinstance(ordered, PlacedIds) or self.columns.earlier:
             chosen_ids = {*ids}
             row_of = {id: row for row, id in enumerate(ordered) if id in chosen_ids}
             return self.columns.texts_of(np.array([row_of[id] for id in ids], np.int64))()
@@ -53,9 +55,28 @@ class FileDocuments(NamedTuple):
         return self.columns.texts_of(np.array(rows, np.int64))()
 
 
+@dataclass(frozen=True)
+class FileSets:
+    """The documents of files to compare.
+
+    source: the files.
+    against: other files, with whose documents they are compared too.
+    only_between: they are not compared with each other.
+    """
+
+    source: FileSource
+    against: FileSource | None = None
+    only_between: bool = False
+
+    @property
+    def each(self) -> list[FileSource]:
+        """The sources in the order of their documents."""
+        return [self.source] if self.against is None else [self.against, self.source]
+
+
 def pairs_in_files(
     run: Run,
-    source: FileSource,
+    sets: FileSets,
     on_read: Callable[[int], None] = lambda _: None,
     on_step: OnStep = no_step,
     on_candidates: Callable[[int], None] = no_candidates,
@@ -68,6 +89,7 @@ def pairs_in_files(
     so far.
     """
     read, failed, repeated = 0, 0, RepeatedIds()
+    documents, documents_before, shares = 0, list[int](), Shares(run)
 
     def on_chunk(chunk: ReadChunk) -> None:
         nonlocal read, failed
@@ -77,7 +99,19 @@ def pairs_in_files(
         repeated.add([*chunk.part.ids], files)
         on_read(read)
 
-    columns = read_source(replace(source, on_chunk=on_chunk), run)
+    def parts() -> Iterator[Part]:
+        nonlocal documents
+        for source in sets.each:
+            # The documents of the sources before.
+            documents_before.append(documents)
+            for part in replace(source, on_chunk=on_chunk).parts():
+                documents += len(part.ids)
+                yield part
+
+    shares.write_all(parts())
+    columns = columns_by_id(shares, sets.source.plan, earlier=documents_before[-1])
+    columns = replace(columns, only_between=sets.only_between)
+    source = sets.source
     resources = Resources(run.folder, on_step, workers=source.workers, on_candidates=on_candidates)
     pairs = pairs_among(columns, source.plan, resources)
     return pairs, FileDocuments(columns, read, failed, repeated)
@@ -94,6 +128,9 @@ class PairRequest:
     scheme: of the tokens; None for one whose bands reach the recall of the limits.
     workers: number of processes.
     sizes: of the shares of the work folder.
+    against: other files, with whose documents they are compared too.
+    only_between: they are not compared with each other.
+    label_fields: whose values the pairs show.
     """
 
     files: Sequence[str]
@@ -103,6 +140,9 @@ class PairRequest:
     scheme: Scheme | None = None
     workers: int = 1
     sizes: ShareSizes = ShareSizes()  # noqa: RUF009
+    against: Sequence[str] = ()
+    only_between: bool = False
+    label_fields: Sequence[str] = ()
 
     @contextmanager
     def run(
@@ -119,12 +159,27 @@ class PairRequest:
         on_step: called with each step of the comparison.
         on_candidates: called with the number of candidate pairs of each block.
         """
+        self._check()
         limits, text_fields = self.limits, tuple(self.reading.text_fields)
         scheme = self.scheme or Scheme.of_texts(limits)
         meta = IndexMeta(scheme, text_fields).of(limits.sketch)
         with Run.temporary(self.sizes) as run:
-            reading = replace(self.reading, text_fields=meta.text_fields)
-            chunks = reading.chunks(self.files, advance, scope_paths(limits.within))
             plan = Plan.of_texts(meta.scheme, limits, text_fields=meta.text_fields)
-            source = FileSource(plan, chunks, self.dead_letter, reading.id_field, self.workers)
-            yield pairs_in_files(run, source, on_read, on_step, on_candidates)
+            plan = plan.labelled(*self.label_fields)
+
+            def source_of(files: Sequence[str]) -> FileSource:
+                reading = replace(self.reading, text_fields=meta.text_fields)
+                chunks = reading.chunks(files, advance, plan.columns)
+                return FileSource(plan, chunks, self.dead_letter, reading.id_field, self.workers)
+
+            against = source_of(self.against) if self.against else None
+            sets = FileSets(source_of(self.files), against, self.only_between)
+            yield pairs_in_files(run, sets, on_read, on_step, on_candidates)
+
+    def _check(self) -> None:
+        """Raise UsageError for settings of `against` that can't be combined."""
+        if self.only_between and not self.against:
+            raise UsageError("`only_between` requires `against`")
+        identities = {identity(path) for path in self.against}
+        if in_both := sorted(path for path in self.files if identity(path) in identities):
+            raise UsageError(f"{in_both[0]}: it is named in `against` too")

@@ -3,6 +3,7 @@
 The cost grows with documents plus candidate pairs.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,14 +11,16 @@ from typing import Any, ClassVar, overload
 
 import numpy as np
 
-from esdedup.compare.candidates import candidates_of, classes_of
+from esdedup.compare.candidates import CandidatePairs, candidates_of, classes_of
 from esdedup.compare.columns import Columns
+from esdedup.compare.labels import label_at
 from esdedup.compare.plan import Basis, Plan
 from esdedup.compare.resources import Resources, no_step
 from esdedup.compare.source import StoreSource, read_store
+from esdedup.compare.two_sets import TwoSets
 from esdedup.compare.verify import verifier_of
-from esdedup.models import Pair
-from esdedup.runs.places import place_in, repeated_in
+from esdedup.models import Fields, Pair
+from esdedup.runs.places import PlacedIds, place_in, repeated_in
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
 from esdedup.search.scopes import warning_of_missing
@@ -28,6 +31,7 @@ from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 from esdedup.tabular import Tabular
 from esdedup.text.arrays import F64, I64
+from esdedup.text.strings import Numbers, Strings
 
 _AT_ONCE = 1 << 16
 
@@ -53,6 +57,10 @@ class SimilarPairs(Tabular):
     basis: of the comparison.
     unscoped: number of documents that lack a value of the scope, and are in no pair.
     blank: number of documents with a blank fingerprint, which are in no pair.
+    of_against: number of the last ids, of the documents of `against`. A pair with one of these has
+    it on the right.
+    label_fields: whose values the pairs show.
+    labels: of the n documents, as `labels_of` returns them; None without fields.
     """
 
     ids: Sequence[str]
@@ -67,10 +75,14 @@ class SimilarPairs(Tabular):
     shares: F64
     unscoped: int = 0
     blank: int = 0
+    of_against: int = 0
+    label_fields: tuple[str, ...] = ()
+    labels: Strings | None = None
 
     columns: ClassVar[dict[str, str]] = {
         "left": "string", "right": "string", "similarity": "double", "distance": "int64",
-        "equal": "bool", "of_left": "double", "of_right": "double",
+        "equal": "bool", "of_left": "double", "of_right": "double", "in_against": "bool",
+        "left_source": "string", "right_source": "string",
     }  # fmt: skip
 
     def __len__(self) -> int:
@@ -89,6 +101,9 @@ class SimilarPairs(Tabular):
                 pair.equal,
                 pair.of_left,
                 pair.of_right,
+                pair.in_against if self.of_against else None,
+                _as_json(pair.left_source),
+                _as_json(pair.right_source),
             )
 
     def __iter__(self) -> Iterator[Pair]:
@@ -127,6 +142,8 @@ class SimilarPairs(Tabular):
             if self.repeated:
                 indices = place_in(self.ids, lower_row), place_in(self.ids, upper_row)
                 pair = replace(pair, left_index=indices[0], right_index=indices[1])
+            if self.of_against or self.labels is not None:
+                pair = self._with_source(pair, lower_row, upper_row)
             yield pair
 
     @cached_property
@@ -134,10 +151,32 @@ class SimilarPairs(Tabular):
         """The number of documents whose id is in several indices, or files."""
         return repeated_in(self.ids)
 
+    def _with_source(self, pair: Pair, left: int, right: int) -> Pair:
+        """Return a pair with the set of the right document, and the labels of both.
+
+        left, right: the positions of its documents.
+        """
+        return replace(
+            pair,
+            in_against=right >= len(self.ids) - self.of_against,
+            left_source=self._source(left),
+            right_source=self._source(right),
+        )
+
+    def _source(self, position: int) -> Fields | None:
+        """Return the labels of a document by their fields; None if there are no fields."""
+        if self.labels is None:
+            return None
+        return {
+            field: label_at(self.labels, position, number)
+            for number, field in enumerate(self.label_fields)
+        }
+
     @property
     def copies(self) -> int:
-        """The number of documents that have the text of an earlier one."""
-        return int(np.count_nonzero(self.first != np.arange(self.first.size)))
+        """The number of documents that have the text of an earlier one of their set."""
+        first = self.first[: len(self.ids) - self.of_against]
+        return int(np.count_nonzero(first != np.arange(first.size)))
 
     def warnings(self, limits: Limits) -> list[str]:
         """Return warnings of pairs that may be missing. limits: of the comparison."""
@@ -147,15 +186,19 @@ class SimilarPairs(Tabular):
 
 
 def similar_pairs(
-    store: Store, meta: IndexMeta, limits: Limits, on_step: OnStep | None = None
+    store: Store,
+    meta: IndexMeta,
+    limits: Limits,
+    label_fields: Sequence[str] = (),
+    on_step: OnStep | None = None,
 ) -> SimilarPairs:
     """Return all pairs at or over a Jaccard threshold, or within a Hamming distance.
 
     Texts are sketched again with more bands if the index's bands do not reach the recall. A text
     without shingles is only paired with equal texts. Raises UsageError if the scheme lacks the
-    tokens of the metric.
+    tokens of the metric. label_fields: whose values the pairs show.
     """
-    plan = Plan.of_index(meta, limits)
+    plan = Plan.of_index(meta, limits).labelled(*label_fields)
     with Run.temporary() as run:
         resources = Resources(run.folder, on_step or no_step)
         columns = read_store(StoreSource(store, plan), run, {}, resources.on_step)
@@ -166,8 +209,9 @@ def pairs_among(columns: Columns, plan: Plan, resources: Resources) -> SimilarPa
     """Return all similar pairs of documents."""
     on_step = resources.on_step
     classes = classes_of(columns.digests, columns.filled, scopes=columns.scopes)
+    sets = TwoSets(classes, columns.earlier, columns.only_between)
     on_step("Comparing", 0, classes.filled)
-    candidates = candidates_of(plan, columns, classes.compared, resources)
+    candidates = _candidates_of(sets, plan, columns, resources)
     verifier = verifier_of(plan, columns, classes.compared, resources.memory)
     sides = plan.comparison.sides
     no_rows = np.empty(0, np.int64)
@@ -181,19 +225,16 @@ def pairs_among(columns: Columns, plan: Plan, resources: Resources) -> SimilarPa
     # Once, also if the last block has no candidate.
     on_step("Comparing", classes.filled, classes.filled)
     left, right, nearness = (np.concatenate(arrays, -1) for arrays in zip(*similar, strict=True))
-    first = classes.firsts
-    copies = np.flatnonzero(first != np.arange(first.size))
-    first_of_text = first
+    left, right, nearness = _of_documents(sets, left, right, nearness, plan.nearest)
+    classes_of_texts = classes
     if columns.scopes is not None and columns.scopes.lengths:
-        first_of_text = classes_of(columns.digests, columns.filled).firsts
-    of_copies = np.full((sides, copies.size), plan.nearest)
-    nearness = np.concatenate([nearness, of_copies], axis=1)
+        classes_of_texts = classes_of(columns.digests, columns.filled)
     return SimilarPairs(
-        columns.ids,
-        np.concatenate([classes.rows[left], first[copies]]),
-        np.concatenate([classes.rows[right], copies]),
+        _ids_of(sets, columns),
+        sets.positions(left),
+        sets.positions(right),
         np.abs(nearness.max(axis=0)),
-        first_of_text,
+        sets.first_positions(classes_of_texts),
         plan.measure,
         candidates.capped,
         candidates.recall,
@@ -201,4 +242,69 @@ def pairs_among(columns: Columns, plan: Plan, resources: Resources) -> SimilarPa
         nearness if plan.measure.directed else np.empty((0, nearness.shape[1])),
         columns.unscoped,
         columns.blank(plan),
+        columns.earlier,
+        plan.label_fields,
+        None if columns.labels is None else columns.labels.picked(sets.order),
     )
+
+
+def _candidates_of(
+    sets: TwoSets, plan: Plan, columns: Columns, resources: Resources
+) -> CandidatePairs:
+    """Return the candidates among the classes that have a pair of documents that is wanted."""
+    compared = sets.classes.compared
+    if not columns.earlier:
+        return candidates_of(plan, columns, compared, resources)
+    # A class of both sets has the row of `against`, and is compared with all others.
+    columns = replace(columns, earlier=0, only_between=False)
+    candidates = candidates_of(plan, columns, compared, resources)
+    return candidates._replace(blocks=sets.wanted(candidates.blocks))
+
+
+def _of_documents(
+    sets: TwoSets, left: I64, right: I64, nearness: F64, nearest: float
+) -> tuple[I64, I64, F64]:
+    """Return the rows and the nearness of the pairs of documents of similar classes.
+
+    nearest: the nearness of equal texts.
+    """
+    if sets.are_one:
+        first = sets.classes.firsts
+        copies = np.flatnonzero(first != np.arange(first.size))
+        rows = sets.classes.rows
+        return (
+            np.concatenate([rows[left], first[copies]]),
+            np.concatenate([rows[right], copies]),
+            np.concatenate([nearness, np.full((len(nearness), copies.size), nearest)], axis=1),
+        )
+    within, between = sets.within(left, right), sets.between(left, right)
+    reverse = sets.between(right, left)
+    first, copies = sets.copies()
+    return (
+        np.concatenate([within.left, between.left, reverse.left, first]),
+        np.concatenate([within.right, between.right, reverse.right, copies]),
+        np.concatenate(
+            [
+                nearness[:, within.origin],
+                nearness[:, between.origin],
+                nearness[::-1, reverse.origin],
+                np.full((len(nearness), copies.size), nearest),
+            ],
+            axis=1,
+        ),
+    )
+
+
+def _ids_of(sets: TwoSets, columns: Columns) -> Sequence[str]:
+    """Return the ids of all documents, those of `against` last."""
+    ids = columns.ids
+    if not columns.earlier:
+        return ids
+    if isinstance(ids, Numbers):
+        return Numbers(ids.values[sets.order])
+    assert isinstance(ids, Strings | PlacedIds)
+    return ids.picked(sets.order)
+
+
+def _as_json(source: Fields | None) -> str | None:
+    return None if source is None else json.dumps(source, ensure_ascii=False)

@@ -222,6 +222,14 @@ class Records(NamedTuple):
     keys: Strings = Strings.of_bytes(())
     beside: Beside = Beside()
 
+    def before(self, later: Records) -> Records:
+        """Return these records and later ones, which have ids too if these have."""
+        ids = None
+        if self.ids is not None and later.ids is not None:
+            ids = [*self.ids, *later.ids]
+        keys, beside = Strings.joined([self.keys, later.keys]), self.beside.before(later.beside)
+        return Records([*self.texts, *later.texts], ids, keys, beside)
+
 
 @dataclass(frozen=True)
 class RecordSource:
@@ -263,9 +271,8 @@ def columns_of_records(
     """
     source = RecordSource(plan, [records], len(records.texts), on_step)
     (part,) = source.parts()
-    if records.ids is not None:
-        return columns_of_part(part, records.texts, plan)
-    return columns_of_part(part, records.texts, plan, is_numbered=True, earlier=earlier)
+    is_numbered = records.ids is None
+    return columns_of_part(part, records.texts, plan, is_numbered=is_numbered, earlier=earlier)
 
 
 @dataclass(frozen=True)

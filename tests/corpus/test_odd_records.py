@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 import esdedup
-from esdedup.compare.file_pairs import pairs_in_files
+from esdedup.compare.file_pairs import FileSets, pairs_in_files
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource
 from esdedup.records.files import chunks_of_file
@@ -74,7 +74,7 @@ def of_pairs(path: str) -> Found:
     plan = Plan.of_texts(esdedup.Scheme().for_texts(limits), limits)
     with Run.temporary() as work:
         source = FileSource(plan, chunks_of_file(path), lambda _: None)
-        return ids_of(pairs_in_files(work, source)[0])
+        return ids_of(pairs_in_files(work, FileSets(source))[0])
 
 
 def written(kind: str, rows: list[Row]) -> str:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import esdedup
 from benchmarks.lib.planted import planted
 from esdedup import Limits, Scheme, UsageError
-from esdedup.compare.file_pairs import pairs_in_files
+from esdedup.compare.file_pairs import FileSets, pairs_in_files
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource
 from esdedup.records.files import chunks_of_file
@@ -59,7 +59,7 @@ def pairs_of_files(path: Path, rows: Sequence[Row], limits: Limits) -> SimilarPa
 
     with Run.temporary() as folder:
         source = FileSource(plan, chunks_of_file(str(file)), refuse)
-        return pairs_in_files(folder, source)[0]
+        return pairs_in_files(folder, FileSets(source))[0]
 
 
 def columns_of(pair: Pair) -> dict[str, Any]:

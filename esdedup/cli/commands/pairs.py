@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
 from typer import Exit
@@ -16,7 +16,13 @@ from esdedup.cli.options import Target, as_json, refuse
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
 from esdedup.cli.surroundings import surroundings
-from esdedup.files import DeadLetterFile, PairRequest, ShareSizes, total_bytes
+from esdedup.files import (
+    DeadLetterFile,
+    PairRequest,
+    ShareSizes,
+    against_kind,
+    total_bytes,
+)
 from esdedup.results import Pair, SimilarPairs
 
 _SHOWN = 100
@@ -24,11 +30,27 @@ _SHOWN = 100
 TextsOf = Callable[[list[str]], list[str]]
 
 
+@dataclass(frozen=True)
+class SetOptions:
+    """Which documents are compared, and what is shown of them."""
+
+    against: list[str] | None = setting(
+        None, "Also compare FILES with these; may be repeated.", metavar="FILES", rare=True
+    )
+    only_between: bool = setting(
+        False, "Compare with --against only, and not within FILES.", rare=True
+    )
+    source: list[str] | None = setting(
+        None, "Field to show of both documents; may be repeated.", metavar="FIELD", rare=True
+    )
+
+
 def pairs_command(
     target: Target,
     limits: Annotated[Limits, "pairs"],
     of_files: FileOptions,
     results: ResultFile,
+    sets: SetOptions,
     files: list[str] | None = argument(
         None, f"Read these instead of an index. {FORMATS}", metavar="[FILES]..."
     ),
@@ -58,7 +80,7 @@ def pairs_command(
         message(*pairs.warnings(limits))
         place = "file" if files else "index"
         message(output.repeated_ids(pairs.repeated, place))
-        if pairs.copies:
+        if pairs.copies and not sets.against:
             having = count(pairs.copies, "document has", "documents have")
             message(f"{having} the text of an earlier one: listed with the first of each text only")
         if results.is_standard_output:
@@ -76,36 +98,45 @@ def pairs_command(
             _show_table(pairs, texts_of, _SHOWN if k is None else k, bound)
         else:
             for pair in itertools.islice(pairs, k):
-                measure, value = pair.measure, pair.measure.typed(pair.value)
-                line: dict[str, object] = {"left": pair.left, "right": pair.right}
-                line[measure.column] = value
-                shares = {} if pair.of_left is None else {"of_left": pair.of_left}
-                shares |= {} if pair.of_right is None else {"of_right": pair.of_right}
-                line |= {"equal": pair.equal, **shares, **_places(pair, place)}
-                output.print_json(line)
+                of_sets = {"in_against": pair.in_against} if pairs.of_against else {}
+                output.print_json(
+                    {**_line(pair), **_places(pair, place), **of_sets, **_sources(pair)}
+                )
             _warn_of_others(pairs, k)
 
     if files:
         refuse([option.name for option in fields(Target)], "can't be combined with FILES")
         files = of_files.named(files)
-        letters = dead_letters(of_files.dead_letter, "pairs", files, results.named)
+        if not sets.against:
+            refuse(["only_between"], "requires --against")
+        for name in sets.against or []:
+            if against_kind(name) != "files":
+                raise UsageError(
+                    f"--against {name}: pairs of files are compared with files only; esdedup"
+                    " similar --batch compares files with an index"
+                )
+        sets = replace(sets, against=of_files.named(sets.against) if sets.against else None)
+        inputs = [*files, *(sets.against or [])]
+        letters = dead_letters(of_files.dead_letter, "pairs", inputs, results.named)
         if not results.is_standard_output:
             results.check()
-        _in_files(files, of_files, limits, letters, show)
+        _in_files(files, of_files, sets, limits, letters, show)
         return
-    refuse([option.name for option in fields(FileOptions)], "requires FILES")
+    of_sets = ["against", "only_between"]
+    refuse([*of_sets, *(option.name for option in fields(FileOptions))], "requires FILES")
     if not results.is_standard_output:
         results.check()
     with target.open() as index:
         output.warn_before(index, limits)
         with output.Progress() as progress:
-            pairs = index.pairs(limits=limits, on_step=progress.step)
+            pairs = index.pairs(source=sets.source or (), limits=limits, on_step=progress.step)
         show(pairs, index.texts_of(limits))
 
 
 def _in_files(
     files: list[str],
     of_files: FileOptions,
+    sets: SetOptions,
     limits: Limits,
     dead_letter: DeadLetterFile,
     show: Callable[[SimilarPairs, TextsOf], None],
@@ -113,7 +144,8 @@ def _in_files(
     """Show the pairs of files. The exit status is 1 if records were skipped."""
     scheme, text_field = of_files.scheme_and_fields(limits.distance)
     with dead_letter as letters, ExitStack() as opened:
-        with output.Progress("Sketching", total_bytes(files)) as progress:
+        against = sets.against or []
+        with output.Progress("Sketching", total_bytes([*files, *against])) as progress:
             request = PairRequest(
                 files,
                 of_files.reading(text_field or ["text"]),
@@ -122,6 +154,9 @@ def _in_files(
                 scheme,
                 of_files.processes(files),
                 surroundings().sizes or ShareSizes(),
+                against,
+                sets.only_between,
+                sets.source or (),
             )
             running = request.run(progress.advance, progress.show, progress.step, progress.compare)
             pairs, read = opened.enter_context(running)
@@ -151,6 +186,7 @@ def _show_table(pairs: SimilarPairs, texts_of: TextsOf, most: int, bound: str) -
         (
             _value(pair),
             f"{pair.left}\n{pair.right}",
+            *_shown_fields(pair),
             f"{texts[pair.left]}\n{texts[pair.right]}",
         )
         for pair in first_pairs
@@ -158,6 +194,7 @@ def _show_table(pairs: SimilarPairs, texts_of: TextsOf, most: int, bound: str) -
     columns: list[tuple[str, output.Kind]] = [
         (pairs.measure.pair_title, "number"),
         ("documents", "key"),
+        *((field, "text") for field in pairs.label_fields),
     ]
     title = f"{count(len(pairs), 'near-duplicate pair')}{bound}"
     output.print_table([*columns, ("text", "line")], rows, title)
@@ -168,6 +205,30 @@ def _places(pair: Pair, place: str) -> dict[str, str]:
     """Return the files or indices of a pair's documents whose ids repeat. place: what they are."""
     left = output.index_of(f"left_{place}", pair.left_index)
     return left | output.index_of(f"right_{place}", pair.right_index)
+
+
+def _line(pair: Pair) -> dict[str, object]:
+    """Return a pair as JSON has it."""
+    measure, value = pair.measure, pair.measure.typed(pair.value)
+    line = {"left": pair.left, "right": pair.right, measure.column: value, "equal": pair.equal}
+    shares = {"of_left": pair.of_left, "of_right": pair.of_right}
+    return {**line, **{name: share for name, share in shares.items() if share is not None}}
+
+
+def _sources(pair: Pair) -> dict[str, object]:
+    """Return the fields to show of both documents, as JSON has them."""
+    if pair.left_source is None:
+        return {}
+    return {"left_source": pair.left_source, "right_source": pair.right_source}
+
+
+def _shown_fields(pair: Pair) -> list[str]:
+    """Return the cells of the fields to show, of each both documents."""
+    left, right = pair.left_source or {}, pair.right_source or {}
+    return [
+        "\n".join("-" if value is None else output.snippet(str(value)) for value in values)
+        for values in zip(left.values(), right.values(), strict=True)
+    ]
 
 
 def _value(pair: Pair) -> str:
