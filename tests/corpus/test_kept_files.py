@@ -37,8 +37,8 @@ def test_all_columns_are_those_of_the_page() -> None:
         for number in range(1, run["shares"] + 1):
             with np.load(folder / f"share-{number:04d}.npz") as share:
                 arrays = dict(share)
-            # These runs have no scope.
-            assert arrays.keys() == types.keys() - {"scopes"}
+            # These runs have no scope and no labels.
+            assert arrays.keys() == types.keys() - {"scopes", "labels", "label_offsets"}
             for name, array in arrays.items():
                 assert str(array.dtype) in types[name]
             ids = joined(arrays["ids"], arrays["id_offsets"])
