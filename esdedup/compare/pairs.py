@@ -81,8 +81,7 @@ class SimilarPairs(Tabular):
 
     columns: ClassVar[dict[str, str]] = {
         "left": "string", "right": "string", "similarity": "double", "distance": "int64",
-        "equal": "bool", "of_left": "double", "of_right": "double", "in_against": "bool",
-        "left_source": "string", "right_source": "string",
+        "equal": "bool", "of_left": "double", "of_right": "double",
     }  # fmt: skip
 
     def __len__(self) -> int:
@@ -101,9 +100,6 @@ class SimilarPairs(Tabular):
                 pair.equal,
                 pair.of_left,
                 pair.of_right,
-                pair.in_against if self.of_against else None,
-                _as_json(pair.left_source),
-                _as_json(pair.right_source),
             )
 
     def __iter__(self) -> Iterator[Pair]:
@@ -185,6 +181,21 @@ class SimilarPairs(Tabular):
         return [*filter(None, [unscoped, blank]), *missing_pairs(self.recall, self.capped, limits)]
 
 
+@dataclass(frozen=True, repr=False)
+class DescribedPairs(SimilarPairs):
+    """Similar pairs that show fields of their documents, or are of two sets, in their table too."""
+
+    columns: ClassVar[dict[str, str]] = {
+        **SimilarPairs.columns, "in_against": "bool", "left_source": "string",
+        "right_source": "string",
+    }  # fmt: skip
+
+    def table_rows(self) -> Iterator[tuple[object, ...]]:
+        for row, pair in zip(super().table_rows(), self, strict=True):
+            in_against = pair.in_against if self.of_against else None
+            yield *row, in_against, _as_json(pair.left_source), _as_json(pair.right_source)
+
+
 def similar_pairs(
     store: Store,
     meta: IndexMeta,
@@ -229,7 +240,8 @@ def pairs_among(columns: Columns, plan: Plan, resources: Resources) -> SimilarPa
     classes_of_texts = classes
     if columns.scopes is not None and columns.scopes.lengths:
         classes_of_texts = classes_of(columns.digests, columns.filled)
-    return SimilarPairs(
+    is_described = columns.earlier or columns.labels is not None
+    return (DescribedPairs if is_described else SimilarPairs)(
         _ids_of(sets, columns),
         sets.positions(left),
         sets.positions(right),

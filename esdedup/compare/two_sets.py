@@ -117,22 +117,22 @@ class TwoSets:
         origin = np.flatnonzero(self._later.exist[left] & self._against.exist[right])
         left, right = left[origin], right[origin]
         later, against = self._later, self._against
-        # All later documents with the first one of `against`, and the first one with the others.
-        all_later, others = later.counts[left], against.counts[right] - 1
+        # All later documents with the first one of `against`, and the first one with the rest.
+        count_of_later, count_of_rest = later.counts[left], against.counts[right] - 1
         return RowPairs(
             np.concatenate(
                 [
-                    later.rows[ranges(later.first[left], all_later)],
-                    np.repeat(later.first_rows(left), others),
+                    later.rows[ranges(later.first[left], count_of_later)],
+                    np.repeat(later.first_rows(left), count_of_rest),
                 ]
             ),
             np.concatenate(
                 [
-                    np.repeat(against.first_rows(right), all_later),
-                    against.rows[ranges(against.first[right] + 1, others)],
+                    np.repeat(against.first_rows(right), count_of_later),
+                    against.rows[ranges(against.first[right] + 1, count_of_rest)],
                 ]
             ),
-            np.concatenate([np.repeat(origin, all_later), np.repeat(origin, others)]),
+            np.concatenate([np.repeat(origin, count_of_later), np.repeat(origin, count_of_rest)]),
         )
 
     def copies(self) -> tuple[I64, I64]:

@@ -209,7 +209,8 @@ def test_fields_are_shown_beside_pairs(folder: Path) -> None:
     assert of_index.json[0]["right_source"] == sources[1]
     pairs = esdedup.pairs(records, source="label")
     assert next(pairs.table_rows())[-2:] == ('{"label": "pos"}', '{"label": ["neg", 1]}')
-    assert next(esdedup.pairs(records).table_rows())[-3:] == (None, None, None)
+    assert pairs.to_arrow().column_names[-3:] == ["in_against", "left_source", "right_source"]
+    assert "left_source" not in esdedup.pairs(records).columns
     missing = run_command("pairs", "in.jsonl", "--source", "lable")
     assert (missing.status, "no document has a value of the field 'lable'" in missing.err) == (
         2,

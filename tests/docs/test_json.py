@@ -22,7 +22,9 @@ MERGED = {
     "merged.values",
     *(f"merged.samples[].{name}" for name in ("file", "line", "id", "values")),
 }
-EXTENDED = {"decontaminate": ("clean", {"samples[].similarity", "unscoped", "blank", *MERGED})}
+CONFLICTS = [f"conflicts.{name}" for name in ("field", "groups", "documents", "samples")]
+NOT_OF_ITEMS = {"samples[].similarity", "unscoped", "blank", *MERGED, *CONFLICTS}
+EXTENDED = {"decontaminate": ("clean", NOT_OF_ITEMS)}
 """Sections that have the fields of another one, too, except for these."""
 
 SEVERAL = {
@@ -51,17 +53,25 @@ LOCAL = {
         ["pairs", "--sketch", "simhash"],
         ["pairs", "--db", "passages.db", "--sketch", "passages"],
         ["pairs", "scoped.jsonl", "dump.jsonl", "--id-field", "source"],
+        ["pairs", ARTICLES, "--against", "items.jsonl", "--source", "title"],
     ],
     "pairs --output": [["pairs", "--output", "pairs.parquet"]],
     "group": [
         ["group"],
         ["group", "--within", "lang"],
+        ["group", "--conflict", "title"],
         ["index", "images.jsonl", "--db", "images.db", "--bits", "phash:64"],
         ["group", "--db", "images.db"],
     ],
-    "dedup": [["dedup"], ["dedup", "--sketch", "simhash"], ["dedup", "--collect", "date"]],
+    "dedup": [
+        ["dedup"],
+        ["dedup", "--sketch", "simhash"],
+        ["dedup", "--collect", "date"],
+        ["dedup", "--conflict", "title"],
+    ],
     "dedup --apply": [
         ["dedup", "--apply", "--yes", "--action", "delete", "--log", "deleted", "--fill", "date"],
+        ["dedup", "--apply", "--yes", "--action", "delete", "--conflict", "title"],
         ["undo", "deleted", "--yes"],
         ["dedup", "--apply", "--yes", "--action", "mark", "--log", "marked"],
         ["dedup", "--apply", "--yes", "--action", "move", "--to", "other", "--log", "moved"],
@@ -71,6 +81,7 @@ LOCAL = {
         ["clean", ARTICLES, "-o", "clean"],
         ["clean", "scoped.jsonl", "-o", "scoped", "--within", "source"],
         ["clean", ARTICLES, "-o", "merged", "--collect", "date"],
+        ["clean", ARTICLES, "--conflict", "title"],
         ["clean", "images.jsonl", "-o", "images", "--bits", "phash:64", "--distance", "4"],
     ],
     "decontaminate": [
@@ -82,7 +93,12 @@ LOCAL = {
     "weights": [["weights", "-o", "weights.tsv"]],
     "stats": [["stats", "--hot", "2"]],
     "stop": [["stop", ".U0DeO"], ["stop", "--clear"]],
-    "report": [["report"], ["report", "--within", "lang"], ["report", "--db", "images.db"]],
+    "report": [
+        ["report"],
+        ["report", "--conflict", "lang"],
+        ["report", "--within", "lang"],
+        ["report", "--db", "images.db"],
+    ],
     "scheme --sample": [["scheme", "--sample", "20"]],
 }
 CLUSTER = {"attach": [["attach"]], "backfill": [["backfill"]], "check": [["check"]]}
