@@ -152,7 +152,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list
         scheme = Scheme([MinHash(), Passages()]).to_json()
         Path("passages.json").write_text(json.dumps(scheme), "utf-8")
         item = json.loads(Path(ARTICLES).read_text("utf-8").splitlines()[0])["text"]
-        Path("items.jsonl").write_text(json.dumps({"text": item}), "utf-8")
+        # Pairs show the file of an id that both have.
+        Path("items.jsonl").write_text(json.dumps({"id": "en-01", "text": item}), "utf-8")
         scoped = [{"text": item, "source": "a"}, {"text": item}]
         for name in ("scoped.jsonl", "dump.jsonl"):
             Path(name).write_text("\n".join(map(json.dumps, scoped)), "utf-8")
