@@ -422,7 +422,8 @@ class Index:
             return [warning_of_query(limits.within)]
         chosen = scheme.chosen(limits)
         if not result.matches and not chosen.reads_values:
-            warnings += filter(None, [too_short(query.text, scheme, chosen)])
+            compared = chosen if query.exclude is None else None
+            warnings += filter(None, [too_short(query.text, scheme, compared)])
         if not result.matches and chosen.reads_values and query.text == "":
             warnings.append(BLANK_QUERY)
         return warnings

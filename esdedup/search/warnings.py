@@ -9,9 +9,8 @@ from esdedup.search.similar import levels_of
 from esdedup.sketch.banding import bands_needed
 from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS
 from esdedup.sketch.kinds.base import Sketch
-from esdedup.sketch.kinds.passages import Passages
 from esdedup.sketch.limits import Limits
-from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.scheme import SHORTEST_PASSAGE, Scheme
 from esdedup.text.characters import count
 from esdedup.text.normalise import normalise
 from esdedup.text.words import tokenise
@@ -48,17 +47,17 @@ def missing_matches(
         yield f"{skipped}: matches {lost} missing"
 
 
-def too_short(text: str, scheme: Scheme, chosen: Sketch) -> str | None:
+def too_short(text: str, scheme: Scheme, chosen: Sketch | None) -> str | None:
     """Return a warning if a text without matches is short, else None.
 
-    chosen: the sketch that was searched by.
+    chosen: the sketch that was searched by; None if the text is a whole document.
     """
     texts = normalise([text], scheme.normalisation)
     words = int(tokenise(texts, scheme.shingling, scheme.seed).counts[0])
     unit = "character" if scheme.shingling.unit == "char" else "word"
     units = count(words, unit)
     if words >= (size := scheme.shingling.size):
-        if words >= _SHORT_TEXT or chosen.passage:
+        if words >= _SHORT_TEXT or chosen is None or chosen.passage:
             return None
         return (
             f"The text has {units}, and whole texts are compared: a longer document that contains"
@@ -75,7 +74,7 @@ def too_short(text: str, scheme: Scheme, chosen: Sketch) -> str | None:
 def _way_to_parts(words: int, unit: str, scheme: Scheme) -> str:
     """Return how to find the documents that contain a text. unit: of its words."""
     passages = next((sketch for sketch in scheme.sketches if sketch.passage), None)
-    shortest = Passages().passage if passages is None else passages.passage
+    shortest = SHORTEST_PASSAGE if passages is None else passages.passage
     if words < shortest:
         return "A full-text search finds such documents"
     in_a_row = f"documents that share {shortest} {unit}s in a row"

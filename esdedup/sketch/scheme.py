@@ -35,6 +35,8 @@ KINDS: dict[str, type[Sketch]] = {
     kind.kind: kind for kind in (MinHash, Signature, SimHash, Bits, Passages, Server)
 }
 """Every kind of sketch. A new one is a module in `sketch/kinds/` and its name here."""
+SHORTEST_PASSAGE = Passages().passage
+"""Words of the shortest passage by which texts always meet, with the default parameters."""
 _SketchType = TypeVar("_SketchType", bound=Sketch)
 
 

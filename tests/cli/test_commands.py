@@ -226,6 +226,37 @@ def test_an_answer_says_what_it_can_find(options: str, told: str, recall: float 
     assert done.json[0]["expected_recall"] == pytest.approx(recall, abs=1e-3)
 
 
+def test_a_part_of_a_document_is_no_document() -> None:
+    sentence = "The council met on Monday and voted for the new bridge over the river."
+    report = " ".join(f"Sentence {number} of a long report." for number in range(40))
+    write_lines(Path("long.jsonl"), [{"id": "long", "text": f"{sentence} {report}"}])
+    run("index", "long.jsonl")
+    run("index", "long.jsonl", "--passages", "--db", "passages.db")
+    search = ["similar", "--text", sentence, "--table"]
+    whole = run(*search).err
+    assert "The text has 14 words, and whole texts are compared" in whole
+    assert "An index with --passages finds documents that share 12 words in a row" in whole
+    assert "No similar documents (Jaccard similarity of 0.5 or more)" in whole
+    place = ["--db", "passages.db"]
+    assert "--sketch passages finds documents that share 12 words" in run(*search, *place).err
+    assert "long" in run(*search, *place, "--sketch", "passages").out
+    assert "A full-text search finds" in run("similar", "--text", "the council met").err
+
+
+def test_results_name_their_threshold() -> None:
+    run("index", "articles.jsonl")
+    assert run("pairs", "-t", "0.99", "--table").err == (
+        "No similar pairs (Jaccard similarity of 0.99 or more)\n"
+    )
+    assert "Grouped by: Jaccard similarity of 0.8 or more" in run("group", "--table").err
+    assert "of 6 documents (Jaccard similarity of 0.6 or more)" in run("dedup", "-t", "0.6").err
+    assert "among 6 documents (equal texts)" in run("dedup", "--exact").err
+    by_bits = run("pairs", "--sketch", "simhash", "--distance", "9", "--table")
+    assert "(Hamming distance of 9 bits or less)" in by_bits.out + by_bits.err
+    nearest = run("similar", "--id", "a", "--nearest", "--table")
+    assert "or more" not in nearest.out
+
+
 def test_all_matches_are_counted() -> None:
     same = [{"id": str(n), "text": f"one two three four five six {n}"} for n in range(30)]
     write_lines(Path("same.jsonl"), same)
@@ -272,10 +303,13 @@ def test_the_nearest() -> None:
 def test_a_terminal_gets_tables_and_a_pipe_lines_of_json() -> None:
     run("index", "articles.jsonl")
     shown = in_terminal("pairs")
-    assert "2 near-duplicate pairs" in shown
+    assert "2 near-duplicate pairs (Jaccard similarity of 0.5 or more)" in shown
     assert "今天下午三点" in shown
     assert '{"left"' in in_terminal("pairs", "--json")
     assert "[bold]markup[/bold]" in in_terminal("similar", "--text", ARTICLES[5]["text"])
+    batch = in_terminal("similar", "--batch", "articles.jsonl")
+    assert re.search(r"│ a +│ +0.\d{3} │ b ", batch)
+    assert '{"query"' not in batch
     piped = run("pairs", "--table").out
     assert "near-duplicate pairs" in piped
     assert "\x1b" not in piped

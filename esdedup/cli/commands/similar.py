@@ -2,8 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -16,6 +16,10 @@ from esdedup.cli.files import FileOptions, Reasons
 from esdedup.cli.options import Target, as_json, check_limits, typed
 from esdedup.cli.output import count, message, print_json
 from esdedup.results import Match, Result
+
+_SHOWN = 100
+"""Matches in a table of many texts."""
+TextAt = Callable[[Mapping[str, object]], str | None]
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ def similar_command(
     limits = search.limits(limits, {"batch": batch})
     with target.open() as index:
         if batch is not None:
-            _answer_all(index, batch, limits, search, source)
+            _answer_all(index, batch, limits, search, _BatchOutput(as_json, source))
             return
         limits = search.chosen(index, limits)
         query = search.query(index, limits)
@@ -198,14 +202,54 @@ def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any
     }
 
 
+@dataclass
+class _BatchOutput:
+    """Shows the results of many texts.
+
+    as_json: as a line of JSON each, or a table of the first matches.
+    with_source: with the fields of each match, in JSON.
+    rows: of the table.
+    matches: number of all.
+    """
+
+    as_json: bool
+    with_source: bool
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+    matches: int = 0
+
+    def add(self, name: str, result: Result, text_at: TextAt) -> None:
+        """Print the result of a text, or keep it for the table. text_at: of a match's fields."""
+        if self.as_json:
+            print_json(_as_json(result, name, self.with_source))
+            return
+        self.matches += len(result.matches)
+        for match in result.matches[: _SHOWN - len(self.rows)]:
+            text = output.snippet(_shown(match, text_at(match.source)))
+            self.rows.append((name, *_measured(match), match.id, text))
+
+    def print(self, values: Sequence[str], title: str | None) -> None:
+        """Print the table, if there is one. values: titles of columns. title: which match."""
+        if self.as_json:
+            return
+        if not self.rows:
+            message(f"No similar documents{output.in_brackets(title)}")
+            return
+        columns: list[tuple[str, output.Kind]] = [("query", "key")]
+        columns += [(name, "number") for name in values]
+        output.print_table([*columns, ("id", "key"), ("text", "line")], self.rows, title)
+        advice = "--json shows all"
+        message(output.shown(len(self.rows), self.matches, "match", advice, "matches"))
+
+
 def _answer_all(
-    index: Index, file: str, limits: Limits, search: SearchOptions, with_source: bool
+    index: Index, file: str, limits: Limits, search: SearchOptions, shown: _BatchOutput
 ) -> None:
-    """Print a line of JSON for each text of a file."""
+    """Show the result of each text of a file."""
     reasons = Reasons("... and more")
     texts_by_warning: Counter[str] = Counter()
     answered = 0
     check_limits(index.scheme, limits)
+    text_at, chosen = index.meta_of(limits).text_at, index.scheme.chosen(limits)
     files = FileOptions(encoding=search.encoding).named([file])
     for batch in index.queries_in_files(files, limits, search.filters(), search.encoding):
         queries: list[tuple[str, Query]] = []
@@ -216,9 +260,10 @@ def _answer_all(
                 queries.append((record.name, record.query))
         results = index.similar_many([query for _, query in queries], limits)
         for (name, query), result in zip(queries, results, strict=True):
-            print_json(_as_json(result, name, with_source))
+            shown.add(name, result, text_at)
             texts_by_warning.update(index.warnings_of_many(result, limits, query))
             answered += 1
+    shown.print(chosen.measure.query_columns, chosen.measure.bound_of_query(chosen.settled(limits)))
     for warning, texts in texts_by_warning.items():
         message(f"{texts:,} of {count(answered, 'text')}: {warning}")
     if reasons.count:
