@@ -22,7 +22,7 @@ from esdedup.models import WHOLE, Document, Share, value_in
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import documents_of
 from esdedup.records.files import BadRecord, Chunk
-from esdedup.runs.places import Places
+from esdedup.runs.places import PlacesOfDocuments
 from esdedup.runs.run import OnStep, Run
 from esdedup.runs.shares import Part, Shares, TextsOf
 from esdedup.search.scopes import scope_paths, scope_words
@@ -164,7 +164,7 @@ def read_chunk(
         Beside.of_documents(plan, documents),
     )
     if not is_numbered:
-        part = replace(part, places=Places.of(item.record.file for item in items))
+        part = replace(part, places=PlacesOfDocuments.of(item.record.file for item in items))
     rejected = {(record.file, record.line) for record in bad}
     lines = [
         -record.line if (record.file, record.line) in rejected else record.line
@@ -492,10 +492,10 @@ def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], 
     return texts_of
 
 
-def _places(batch: Sequence[Document]) -> Places | None:
+def _places(batch: Sequence[Document]) -> PlacesOfDocuments | None:
     """Return the indices of documents, if the name stands for several."""
     indices = [document.index for document in batch if document.index is not None]
-    return Places.of(indices) if indices else None
+    return PlacesOfDocuments.of(indices) if indices else None
 
 
 def _ids(batch: Sequence[Document]) -> Strings:

@@ -135,7 +135,7 @@ _Scope = tuple[int, ...]
 """As of `scope_of`; empty if all documents are in one scope."""
 
 
-class _Content(NamedTuple):
+class _ScopedText(NamedTuple):
     """A text in a scope, which decides on the originals of a document.
 
     digest: of the text.
@@ -213,7 +213,7 @@ class _Arrivals:
         normalised, digests = normalised_digests(arriving.texts, self.meta.scheme.normalisation)
         self.texts = dict(zip(digests, normalised, strict=True))
         scopes = arriving.scopes(self.policy.within)
-        self.contents = [*map(_Content, digests, scopes)]
+        self.contents = [*map(_ScopedText, digests, scopes)]
         self.scopes = self._query_scopes(arriving.scope_fields)
         self.last = dict(zip(self.ids, self.contents, strict=True))
         self.former = self._former_verdicts() if self.policy.groups and not doubted else {}
@@ -221,13 +221,13 @@ class _Arrivals:
         self.equal = self._of_equal_texts()
         self.peers = _Peers(self.texts, self.meta.scheme, self.policy.limits)
         self.measure = self.peers.measure
-        self.near: dict[_Content, _StoredNear] = {}
+        self.near: dict[_ScopedText, _StoredNear] = {}
         self.outdated = {*doubted}
         self.written: dict[object, dict[str, Verdict]] = defaultdict(dict)
 
     def _query_scopes(
         self, scope_fields: Sequence[Mapping[str, object]]
-    ) -> dict[_Content, QueryScope]:
+    ) -> dict[_ScopedText, QueryScope]:
         """Return the scope of the stored documents that each content may have as originals."""
         within = self.policy.within
         if not within:
@@ -258,7 +258,7 @@ class _Arrivals:
         """Return whether neither an earlier run nor an equal text decides on a document."""
         return not (self._former(row) or self._equal(row))
 
-    def _former_verdicts(self) -> dict[str, tuple[_Content, Verdict]]:
+    def _former_verdicts(self) -> dict[str, tuple[_ScopedText, Verdict]]:
         """Return the former content and verdict of each document that has a group, by id."""
         meta, within = self.meta, self.policy.within
         paths = [*meta.digest_paths, *(f"{meta.marks_field}.{name}" for name in MARKS)]
@@ -268,7 +268,7 @@ class _Arrivals:
             ours = meta.ours_in(document.source)
             if ours.get("group") is not None:
                 scope = scope_of(within, document.source) if within else ()
-                content = _Content(ours.get("digest") or "", scope)
+                content = _ScopedText(ours.get("digest") or "", scope)
                 former[document.id] = content, Verdict.stored(document.id, ours)
         return former
 
@@ -280,9 +280,9 @@ class _Arrivals:
             return None
         return verdict if self.run.may_have(id, content.digest, verdict) else None
 
-    def _of_equal_texts(self) -> dict[_Content, list[Original]]:
+    def _of_equal_texts(self) -> dict[_ScopedText, list[Original]]:
         """Find stored documents of equal texts in the scopes of the documents."""
-        originals: dict[_Content, list[Original]] = {}
+        originals: dict[_ScopedText, list[Original]] = {}
         contents = [
             content
             for content in dict.fromkeys(self.contents)
@@ -384,7 +384,7 @@ class _Arrivals:
         stored = [*filter(may_lead, self._now(stored_near.originals))]
         originals = [*itertools.filterfalse(self._is_bereft, stored)]
         for peer_digest, value in peers.values.items():
-            peer = _Content(peer_digest, content.scope)
+            peer = _ScopedText(peer_digest, content.scope)
             originals += self._first(peer, may_lead, value)
         is_truncated = stored_near.is_truncated or peers.is_truncated
         if not originals:
@@ -428,7 +428,7 @@ class _Arrivals:
         """Return stored documents as they are after the documents that were written so far."""
         current = []
         for original in originals:
-            last = self.last.get(original.id, _Content(original.digest, ()))
+            last = self.last.get(original.id, _ScopedText(original.digest, ()))
             written = self.written[last._replace(digest=original.digest).values]
             if original.id in written:
                 current.append(replace(original, verdict=written[original.id]))
@@ -438,7 +438,7 @@ class _Arrivals:
 
     def _first(
         self,
-        content: _Content,
+        content: _ScopedText,
         may_follow: Callable[[Original], bool],
         value: float | None = None,
     ) -> list[Original]:
@@ -447,7 +447,7 @@ class _Arrivals:
         originals = (Original(id, digest, verdict, value) for id, verdict in verdicts)
         return [*itertools.islice(filter(may_follow, originals), 1)]
 
-    def _stored_near(self, rows: Sequence[int]) -> dict[_Content, _StoredNear]:
+    def _stored_near(self, rows: Sequence[int]) -> dict[_ScopedText, _StoredNear]:
         """Return the stored documents that are similar to the texts of rows, in their scopes."""
         distinct_contents = dict.fromkeys(self.contents[row] for row in rows)
         contents = [content for content in distinct_contents if content.digest in self.peers]
@@ -523,7 +523,7 @@ class _Peers:
     def __contains__(self, digest: str) -> bool:
         return digest in self._rows
 
-    def add(self, content: _Content) -> None:
+    def add(self, content: _ScopedText) -> None:
         """Compare later texts with this one."""
         digest, values = content.values
         row = self._rows.get(digest)
@@ -532,7 +532,7 @@ class _Peers:
             for bucket in self._buckets[row]:
                 self._members[values, bucket].append(row)
 
-    def near(self, content: _Content) -> _NearPeers:
+    def near(self, content: _ScopedText) -> _NearPeers:
         """Return the added texts that are similar to a text."""
         digest, values = content.values
         row = self._rows[digest]

@@ -22,7 +22,7 @@ UNIQUE = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class PlacesOfDocuments:
     """The places of documents.
 
     names: of the places, in natural order.
@@ -33,14 +33,14 @@ class Places:
     numbers: NDArray[np.int32]
 
     @staticmethod
-    def of(names: Iterable[str]) -> Places:
+    def of(names: Iterable[str]) -> PlacesOfDocuments:
         """Return the places of documents by their names, one of each document."""
         number_of: dict[str, int] = {}
         numbers = [number_of.setdefault(name, len(number_of)) for name in names]
         return _in_natural_order([*number_of], np.array(numbers, np.int32))
 
     @staticmethod
-    def joined(arrays: Sequence[Places]) -> Places:
+    def joined(arrays: Sequence[PlacesOfDocuments]) -> PlacesOfDocuments:
         """Return the places of the documents of arrays, one after another."""
         names = [*dict.fromkeys(name for places in arrays for name in places.names)]
         number_of = {name: number for number, name in enumerate(names)}
@@ -50,17 +50,17 @@ class Places:
             numbers.append(renumbered[places.numbers])
         return _in_natural_order(names, np.concatenate(numbers))
 
-    def picked(self, rows: I64) -> Places:
+    def picked(self, rows: I64) -> PlacesOfDocuments:
         """Return the places of some documents."""
-        return Places(self.names, self.numbers[rows])
+        return PlacesOfDocuments(self.names, self.numbers[rows])
 
 
-def _in_natural_order(names: list[str], numbers: NDArray[np.int32]) -> Places:
+def _in_natural_order(names: list[str], numbers: NDArray[np.int32]) -> PlacesOfDocuments:
     """Return places by their names in any order."""
     order = sorted(range(len(names)), key=lambda number: natural(names[number]))
     rank = np.empty(len(names), np.int32)
     rank[order] = np.arange(len(names))
-    return Places(tuple(names[number] for number in order), rank[numbers])
+    return PlacesOfDocuments(tuple(names[number] for number in order), rank[numbers])
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +133,7 @@ class LastOfEachId:
 
     @staticmethod
     def of(
-        ids: Strings, places: Places | None = None, present: Set[str] | None = None
+        ids: Strings, places: PlacesOfDocuments | None = None, present: Set[str] | None = None
     ) -> LastOfEachId:
         """Return the rows to compare.
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from esdedup.exceptions import StoreError
 from esdedup.records.locations import folder_of, open_file
-from esdedup.runs.places import PlacedIds, Places
+from esdedup.runs.places import PlacedIds, PlacesOfDocuments
 from esdedup.runs.run import Arrays, Run, ShareSizes, array_names, load_arrays, reported
 from esdedup.text.arrays import I64, U64, Mask, offsets_of
 from esdedup.text.strings import Strings
@@ -65,7 +65,7 @@ class Part:
     words: I64 | None = None
     scopes: U64 | None = None
     labels: Strings | None = None
-    places: Places | None = None
+    places: PlacesOfDocuments | None = None
 
     def picked(self, rows: I64) -> Part:
         """Return some documents."""
@@ -136,14 +136,14 @@ class StoredShare:
         """Return the labels of the documents, of a run whose plan has fields of these."""
         return self.strings(*_LABELS)
 
-    def places(self) -> Places | None:
+    def places(self) -> PlacesOfDocuments | None:
         """Return the places of the documents, if the run stored them."""
         with self._reporting_errors(), self.file.open("rb") as file:
             if _PLACES not in array_names(file):
                 return None
         arrays = self.arrays(_PLACES, _PLACE_NAMES, _PLACE_OFFSETS)
         names = Strings(arrays[_PLACE_NAMES], arrays[_PLACE_OFFSETS])
-        return Places(tuple(names), arrays[_PLACES])
+        return PlacesOfDocuments(tuple(names), arrays[_PLACES])
 
     def part(self) -> Part:
         """Return the documents, of a share whose texts are on this machine."""
@@ -278,13 +278,13 @@ class Shares:
             arrays.update(zip(_LABELS, (label_strings.raw, label_strings.offsets), strict=True))
         places = [part.places for part in without_texts if part.places is not None]
         if places:
-            joined = Places.joined(places)
+            joined = PlacesOfDocuments.joined(places)
             names = Strings.of(joined.names)
             arrays[_PLACES] = joined.numbers
             arrays |= {_PLACE_NAMES: names.raw, _PLACE_OFFSETS: names.offsets}
         self.run.save(share_name(number), arrays)
 
-    def places(self) -> Places | None:
+    def places(self) -> PlacesOfDocuments | None:
         """Return the places of all documents, if the run stored them."""
         places = [share.places() for share in self.all()]
         stored = [places_of_share for places_of_share in places if places_of_share is not None]
@@ -296,7 +296,7 @@ class Shares:
                 f"work folder {self.run.place}: the name stands for several indices now, and for"
                 " one when other documents were read: remove the folder"
             )
-        return Places.joined(stored)
+        return PlacesOfDocuments.joined(stored)
 
     def ids_of(self, numbers: I64) -> list[str]:
         """Return the ids of documents by their numbers in the order read, shape (m,)."""

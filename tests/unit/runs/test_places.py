@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esdedup.models import natural
-from esdedup.runs.places import LastOfEachId, PlacedIds, Places, place_in, repeated_in
+from esdedup.runs.places import LastOfEachId, PlacedIds, PlacesOfDocuments, place_in, repeated_in
 from esdedup.text.strings import Strings
 
 documents = st.lists(
@@ -17,7 +17,7 @@ documents = st.lists(
 @given(documents)
 def test_the_last_document_of_each_id_in_each_place(placed: list[tuple[str, str]]) -> None:
     ids = Strings.of([id for _, id in placed])
-    last = LastOfEachId.of(ids, Places.of(place for place, _ in placed))
+    last = LastOfEachId.of(ids, PlacesOfDocuments.of(place for place, _ in placed))
     last_row = {document: row for row, document in enumerate(placed)}
     order = sorted(last_row, key=lambda document: (natural(document[1]), natural(document[0])))
     assert last.rows.tolist() == [last_row[document] for document in order]
@@ -36,15 +36,15 @@ def test_documents_of_places_that_are_gone_are_left_out(
     placed: list[tuple[str, str]], present: set[str]
 ) -> None:
     ids = Strings.of([id for _, id in placed])
-    last = LastOfEachId.of(ids, Places.of(place for place, _ in placed), present)
+    last = LastOfEachId.of(ids, PlacesOfDocuments.of(place for place, _ in placed), present)
     rows = [row for row, (place, _) in enumerate(placed) if place in present]
     without = LastOfEachId.of(ids.picked(np.array(rows, np.int64)), _places_of(placed, rows))
     assert last.rows.tolist() == [rows[row] for row in without.rows.tolist()]
     assert [*last.ids.picked(last.rows)] == [*without.ids.picked(without.rows)]
 
 
-def _places_of(placed: list[tuple[str, str]], rows: list[int]) -> Places:
-    return Places.of(placed[row][0] for row in rows)
+def _places_of(placed: list[tuple[str, str]], rows: list[int]) -> PlacesOfDocuments:
+    return PlacesOfDocuments.of(placed[row][0] for row in rows)
 
 
 @given(documents, documents)
@@ -52,18 +52,18 @@ def test_joined_places_are_those_of_all_documents(
     first: list[tuple[str, str]], second: list[tuple[str, str]]
 ) -> None:
     names = [[place for place, _ in part] for part in (first, second)]
-    joined = Places.joined([*map(Places.of, names)])
+    joined = PlacesOfDocuments.joined([*map(PlacesOfDocuments.of, names)])
     assert [joined.names[number] for number in joined.numbers.tolist()] == [*names[0], *names[1]]
     assert [*joined.names] == sorted({*names[0], *names[1]}, key=natural)
 
 
 def test_ids_of_one_place_are_as_they_are() -> None:
     ids = Strings.of(["b", "a", "b"])
-    for places in (None, Places.of(["x", "x", "x"])):
+    for places in (None, PlacesOfDocuments.of(["x", "x", "x"])):
         last = LastOfEachId.of(ids, places)
         assert last.rows.tolist() == [1, 2]
         assert not isinstance(last.ids, PlacedIds)
         assert place_in(last.ids, 0) is None
     with pytest.raises(IndexError):
         last.ids[3]
-    assert Places.of(["y", "x"]).picked(np.array([1])).numbers.tolist() == [0]
+    assert PlacesOfDocuments.of(["y", "x"]).picked(np.array([1])).numbers.tolist() == [0]
