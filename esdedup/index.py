@@ -256,11 +256,13 @@ class Index:
 
         A document whose text is among the fields gets new tokens; a text that is null removes them.
 
-        Raises RecordError, after the others were written, if a document has no id or is missing.
+        Raises UsageError if several indices have an id; RecordError, after the others were written,
+        if a document has no id or is missing.
         """
         check_type("id_field", id_field, "str")
         records, meta = _records(documents), self.meta
         partial = [partial_document(record.source, id_field, meta) for record in records]
+        self._require_unique([document.id for document, _ in partial])
         report = changes.update(self.store, [document for document, _ in partial])
         failures = [*report.failures]
         self.store.refresh()

@@ -74,6 +74,11 @@ def test_both_are_found_by_every_command(url: str, name: str, generations: tuple
         assert index.get(f"{first}/1").source["price"] == 100.10
         with pytest.raises(UsageError, match="several indices have an id"):
             index.get("1")
+        with pytest.raises(UsageError, match="several indices have an id"):
+            index.update([{"id": "1", "price": 1}])
+        assert index.update([{"id": f"{first}/1", "price": 1}]) == 1
+        sources = [index.get(f"{place}/1").source for place in (first, second)]
+        assert [source.get("price") for source in sources] == [1, None]
 
 
 @pytest.mark.on_every_server
