@@ -560,7 +560,7 @@ def test_documents_that_a_chain_joins_are_told(place: Place, store: Store) -> No
         ("dedup --apply --action delete --yes --log other.jsonl", "other.jsonl exists"),
         ("dedup --apply --action move --to others --yes --log other.jsonl", "exists"),
         ("dedup --apply --action delete --yes --log no/x.jsonl", "No such file"),
-        ("undo x.jsonl", "--yes"),
+        ("undo x.jsonl", "No such file"),
         ("undo x.jsonl --yes", "No such file"),
         ("undo other.jsonl --yes", "not a log of esdedup dedup"),
     ],
