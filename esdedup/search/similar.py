@@ -340,7 +340,7 @@ class _Answer:
 
     limits: of the search.
     matches: the nearest first; without a threshold, the k nearest.
-    fetched: ids of the candidates that were fetched.
+    fetched: indices and ids of the candidates that were fetched.
     excluded: number of those that were not, because they can't be in the answer.
     excluded_matches: how many of these match.
     truncated: more candidates shared enough tokens at the last level than were fetched.
@@ -351,7 +351,7 @@ class _Answer:
 
     limits: Limits
     matches: list[Match] = field(default_factory=list)
-    fetched: set[str] = field(default_factory=set)
+    fetched: set[tuple[str | None, str]] = field(default_factory=set)
     excluded: int = 0
     excluded_matches: int = 0
     truncated: bool = False
@@ -377,7 +377,7 @@ class _Answer:
     ) -> None:
         """Add the candidates of a query at a level, and those that match."""
         self.asked += len(query.groups)
-        self.fetched.update(document.full_id for document in candidates.documents)
+        self.fetched.update((document.index, document.id) for document in candidates.documents)
         self.excluded += candidates.excluded
         self.excluded_matches += candidates.matching
         self.truncated = candidates.truncated
@@ -498,6 +498,8 @@ def _order(match: Match) -> tuple[float, str, str]:
 
 def _with_indices(matches: Sequence[Match]) -> list[Match]:
     """Return matches of which those of one id in several indices have the index in their ids."""
+    if all(match.index is None for match in matches):
+        return [*matches]
     number_of = Counter(match.id for match in matches)
     return [
         replace(match, id=id_with_place(match.index, match.id))
