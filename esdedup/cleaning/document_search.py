@@ -14,7 +14,7 @@ from typing import Protocol
 from esdedup.cleaning.job import Assignment, Reporter
 from esdedup.cleaning.outputs import RetainedRecords
 from esdedup.cleaning.removals import Corpus, DocumentsLeftWhole, Removals
-from esdedup.cleaning.report import CleanReport, report_from_json, report_to_json
+from esdedup.cleaning.report import CleanReport, report_from_json
 from esdedup.cleaning.sketching import corpus_of
 from esdedup.compare.plan import Plan
 from esdedup.runs.run import Arrays, Run
@@ -121,7 +121,7 @@ class DocumentSearch(ABC):
             run.save(_DECISIONS, removals.to_arrays())
             if left_whole is not None:
                 run.save(_LEFT_WHOLE, left_whole.to_arrays())
-            run.save_value(REPORT, report_to_json(removed.report))
+            run.save_value(REPORT, removed.report.to_json())
         # The same, whether it was found now or before.
         removed = RemovedDocuments(removals, report_from_json(run.value_of(REPORT)), left_whole)
         # Before any file is written.

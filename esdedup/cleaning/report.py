@@ -204,7 +204,16 @@ class CleanReport:
     def save(self, file: str, like: str | None = None) -> None:
         """Save the report in a file of JSON. like: a path whose permissions it gets."""
         with written(file, like) as out:
-            out.write(json.dumps(report_to_json(self), indent=2).encode() + b"\n")
+            out.write(json.dumps(self.to_json(), indent=2).encode() + b"\n")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object, without values that only some jobs have and this one has not."""
+        values = asdict(self)
+        # Jobs without a scope, fingerprints, labels or merged fields have none.
+        for name in ("unscoped", "blank", "conflicts", "merged"):
+            if not getattr(self, name):
+                del values[name]
+        return values
 
     def warnings(self, limits: Limits) -> list[str]:
         """Return warnings of pairs that may be missing. limits: of the comparison."""
@@ -213,16 +222,6 @@ class CleanReport:
         conflicts = None if self.conflicts is None else self.conflicts.warning
         missing = missing_pairs(self.recall, self.capped, limits)
         return [*filter(None, [unscoped, blank, conflicts]), *missing]
-
-
-def report_to_json(report: CleanReport) -> dict[str, Any]:
-    """Return a JSON object of a report."""
-    values = asdict(report)
-    # Jobs without a scope, fingerprints, labels or merged fields have none.
-    for name in ("unscoped", "blank", "conflicts", "merged"):
-        if not getattr(report, name):
-            del values[name]
-    return values
 
 
 def report_from_json(report: Mapping[str, Any]) -> CleanReport:

@@ -192,12 +192,8 @@ def show_report(
         if facts and not as_json:
             output.print_facts(facts)
         return
-    values = asdict(report)
+    values = report.to_json()
     del values["units"]
-    # Jobs without a scope, fingerprints, labels or merged fields have none.
-    for name in ("unscoped", "blank", "conflicts", "merged"):
-        if not getattr(report, name):
-            del values[name]
     counts = {name: value for name, value in values.items() if isinstance(value, int)}
     if as_json:
         details = {name: value for name, value in values.items() if name not in counts}
