@@ -378,7 +378,7 @@ def _with_values(
 
 
 def _is_single(value: object) -> bool:
-    """Return whether a value is there, and is no list."""
+    """Return whether a value is neither missing nor a list."""
     return value is not None and not isinstance(value, list)
 
 

@@ -21,7 +21,7 @@ Match: a document that is similar to a query.
 Member: a duplicate in a group.
 Pair: two similar documents.
 Report: the duplicates of an index in numbers, with examples, from `Index.report`.
-PlannedMerge: a document that stays, and what it would take from its duplicates, by `Dedup.merges`.
+PlannedMerge: a document that stays, and the values that it would take, by `Dedup.merges`.
 Result: the matches of one query, from `Index.similar`.
 SimilarPairs: all pairs, from `Index.pairs` and `esdedup.pairs`.
 Statistics: numbers of documents and bytes, from `Index.statistics`.

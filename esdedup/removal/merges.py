@@ -34,7 +34,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class PlannedMerge:
-    """What a document that stays takes from its duplicates.
+    """The values that a document that stays takes from its duplicates.
 
     document: as it was read.
     new_values: of its fields, by path.
@@ -48,7 +48,7 @@ class PlannedMerge:
 
 @dataclass(frozen=True)
 class MergeResult:
-    """What became of the documents of a page.
+    """The outcome of merging values into the documents of a page.
 
     merged: number of documents that have new values.
     failures: the others, with the reason.
@@ -125,7 +125,7 @@ class GroupMerges:
         return self.groups.ids[int(self.groups.representative[rows[0]])]
 
     def _planned(self, page: list[I64], paths: list[str] | None) -> list[PlannedMerge]:
-        """Return what the documents that stay of some groups take.
+        """Return the values that the documents that stay of some groups take.
 
         paths: to read of them; None for whole documents.
         """

@@ -204,7 +204,7 @@ def rules_of(grouping: Grouping, scheme: Scheme) -> str:
 
 
 def _stays(keep: KeepRule) -> str:
-    """Return what the document that stays has, by one keep rule, in words."""
+    """Return in words by which property one keep rule chooses the document that stays."""
     if keep.values:
         return f"the first {keep.field} of {', '.join(keep.values)}"
     if keep.by == "words":

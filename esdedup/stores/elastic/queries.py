@@ -256,7 +256,7 @@ def candidates_of_hits(hits: Body | Iterable[Hit], text_fields: Sequence[str]) -
 
     hits: the whole answer, or its hits alone, which don't report truncation.
 
-    Raises UsageError if it is no answer, or if no hit has any of the text fields.
+    Raises UsageError for hits of another form, and if none has any of the text fields.
     """
     try:
         if "hits" in hits:
