@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from functools import partial
+from json.encoder import encode_basestring_ascii
 
 import numpy as np
 
@@ -34,6 +36,8 @@ _NONE = 0
 """Both words of the digest of a document without a scope."""
 _NO_FIELDS = 1
 """Both words of the digest if there are windows alone."""
+_WORDS = struct.Struct(f"<{WORDS_OF_FIELDS}Q")
+"""The first words of a digest."""
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -62,9 +66,16 @@ def scope_of(within: Within, source: Mapping[str, object]) -> tuple[int, ...] | 
         if not texts:
             return None
         values.append(texts)
-    digest = hashlib.sha256(json.dumps(values).encode()).digest()
-    words = (int.from_bytes(digest[start : start + 8], "little") for start in (0, 8))
-    return (*words, *instants)
+    return (*_WORDS.unpack_from(hashlib.sha256(_encoded(values)).digest()), *instants)
+
+
+def _encoded(values: Sequence[Sequence[str]]) -> bytes:
+    """Return the values of all fields as JSON, as `json.dumps` writes it, in a third of the time.
+
+    values: by field.
+    """
+    fields = (", ".join(map(encode_basestring_ascii, texts)) for texts in values)
+    return f"[[{'], ['.join(fields)}]]".encode("ascii")
 
 
 def query_scope(within: Within, source: Mapping[str, object]) -> QueryScope:
@@ -101,6 +112,11 @@ def is_one_scope(within: Within, left: tuple[int, ...], right: tuple[int, ...]) 
 
 def texts_of_value(value: object) -> list[str]:
     """Return the distinct values of a field as texts, sorted; none if it has no value."""
+    if type(value) is str:
+        # Most values are such texts, or integers.
+        return [value] if value and not value.isspace() else []
+    if type(value) is int:
+        return [str(value)]
     values = value if isinstance(value, (list, tuple, set)) else [value]
     texts = (_text_of(value) for value in values)
     return sorted({text for text in texts if text is not None and text.strip()})
@@ -122,8 +138,11 @@ def scope_words(within: Within, sources: Iterable[Mapping[str, object]]) -> U64:
     width = WORDS_OF_FIELDS + len(within.windows)
     no_scope = (_NONE,) * width
     scopes = [scope_of(within, source) or no_scope for source in sources]
-    unsigned = (word & 0xFFFFFFFFFFFFFFFF for scope in scopes for word in scope)
-    return np.fromiter(unsigned, np.uint64, len(scopes) * width).reshape(-1, width)
+    words = np.empty((len(scopes), width), np.uint64)
+    for column, values in enumerate(zip(*scopes, strict=True)):
+        is_time = column >= WORDS_OF_FIELDS
+        words[:, column] = np.array(values, np.int64 if is_time else np.uint64).view(np.uint64)
+    return words
 
 
 def has_scopes(words: U64) -> Mask:

@@ -24,7 +24,6 @@ _LEAST_OF_NEXT = 10**11
 """A number of at least as many seconds, the year 5138, counts milliseconds, from 1973 on; and so on
 for microseconds and nanoseconds."""
 _EPOCH_TEXT = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,20})?")
-_YEAR = re.compile("[0-9]{4}")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 _ZONE = r"(?P<zone>Z|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?)"
 _CLOCK = (
@@ -115,10 +114,12 @@ def _of_datetime(value: datetime) -> Instant | None:
 
 
 def _of_text(text: str) -> Instant | None:
-    # As for the servers, four digits are a year.
-    if _EPOCH_TEXT.fullmatch(text) and not _YEAR.fullmatch(text):
-        return _of_number(Decimal(text))
-    iso = _ISO.fullmatch(text) or _BASIC.fullmatch(text)
+    # As for the servers, four digits are a year, and not an epoch.
+    iso = _ISO.fullmatch(text)
+    if iso is None:
+        if _EPOCH_TEXT.fullmatch(text):
+            return _of_number(Decimal(text))
+        iso = _BASIC.fullmatch(text)
     if iso is not None:
         return _of_parts(iso.groupdict(), int(iso["month"] or 1), int(iso["year"]))
     if (mail := _MAIL.fullmatch(text)) is None:
