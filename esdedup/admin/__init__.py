@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         next_has_fields,
         plan_template,
     )
+    from esdedup.admin.diagnosis import Diagnosis, diagnose
+    from esdedup.admin.installation import Installation, describe_installation
     from esdedup.admin.obstacles import Obstacle
     from esdedup.admin.readiness import check_ready, check_writable
     from esdedup.admin.roles import Product, role, roles_of, roles_path
@@ -55,15 +57,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Action", "AttachPlan", "BackfillPlan", "ChangeReport", "Check", "Choice", "Cluster",
-    "DedupReport", "Effort", "Explanation", "Failure", "HotBucket", "HotBuckets", "IndexCheck",
-    "IndexState", "IngestSettings", "ListedIndex", "LogReader", "MappingChange", "Named",
-    "Obstacle", "Places", "PolicyAction", "Product", "ProxySettings", "ReviewPages", "Sample",
-    "SchemeDesign", "SwitchPlan", "Tally", "TemplatePlan", "UndoReport", "Weighed", "Weighing",
-    "advice_on_next", "attach", "backfill", "be_a_program", "check", "check_ready",
-    "check_writable", "connected", "connection_to", "design_scheme", "execute_switch", "indices",
-    "install_template", "next_has_fields", "plan_attach", "plan_backfill", "plan_next",
-    "plan_switch", "plan_template", "role", "roles_of", "roles_path", "sample_neighbours",
-    "seconds", "serve_proxy", "serve_review", "switch", "weigh",
+    "DedupReport", "Diagnosis", "Effort", "Explanation", "Failure", "HotBucket", "HotBuckets",
+    "IndexCheck", "IndexState", "IngestSettings", "Installation", "ListedIndex", "LogReader",
+    "MappingChange", "Named", "Obstacle", "Places", "PolicyAction", "Product", "ProxySettings",
+    "ReviewPages", "Sample", "SchemeDesign", "SwitchPlan", "Tally", "TemplatePlan", "UndoReport",
+    "Weighed", "Weighing", "advice_on_next", "attach", "backfill", "be_a_program", "check",
+    "check_ready", "check_writable", "connected", "connection_to", "describe_installation",
+    "design_scheme", "diagnose", "execute_switch", "indices", "install_template", "next_has_fields",
+    "plan_attach", "plan_backfill", "plan_next", "plan_switch", "plan_template", "role", "roles_of",
+    "roles_path", "sample_neighbours", "seconds", "serve_proxy", "serve_review", "switch", "weigh",
 ]  # fmt: skip
 
 _MODULES = {
@@ -71,6 +73,8 @@ _MODULES = {
     "admin.backfilling": "BackfillPlan Effort backfill plan_backfill",
     "admin.checking": "Check IndexCheck Tally check",
     "admin.component_templates": "TemplatePlan install_template next_has_fields plan_template",
+    "admin.diagnosis": "Diagnosis diagnose",
+    "admin.installation": "Installation describe_installation",
     "admin.obstacles": "Obstacle",
     "admin.readiness": "check_ready check_writable",
     "admin.roles": "Product role roles_of roles_path",

@@ -140,6 +140,8 @@ COMMANDS = {
             "scheme", "Weigh words by how many documents have them, for fingerprints."
         ),
         "settings": CommandEntry("help", "Show what a file and variables set, as TOML."),
+        "examples": CommandEntry("examples", "Write sample documents to try esdedup on."),
+        "doctor": CommandEntry("doctor", "Show what is installed, for a report of a bug."),
         "help": CommandEntry("help", "Show all options of a command, or those of connections."),
     },
     "For an index that other programs write to": {
@@ -183,7 +185,9 @@ def _show_version(requested: bool) -> None:
     if requested:
         from importlib.metadata import version
 
-        typer.echo(version("esdedup"))
+        from esdedup.text.characters import VERSION
+
+        typer.echo(f"esdedup {version('esdedup')} (scheme version {VERSION})")
         raise typer.Exit
 
 

@@ -82,7 +82,9 @@ def test_help_lists_at_most_twelve_own_options_and_names_the_rest() -> None:
         assert len(own) <= 12, (name, own)
         assert "TEXT" not in shown
         assert "--api-key" not in shown
-        assert ("esdedup help connection" in shown) == (name not in ("proxy", "settings"))
+        assert ("esdedup help connection" in shown) == (
+            name not in ("proxy", "settings", "examples")
+        )
         assert max(map(len, shown.splitlines())) <= 80
         assert "Example: esdedup " in shown
         (summary,) = (some[name].summary for some in COMMANDS.values() if name in some)

@@ -100,6 +100,7 @@ LOCAL = {
         ["report", "--db", "images.db"],
     ],
     "scheme --sample": [["scheme", "--sample", "20"]],
+    "doctor": [["doctor", "--json"]],
 }
 CLUSTER = {"attach": [["attach"]], "backfill": [["backfill"]], "check": [["check"]]}
 

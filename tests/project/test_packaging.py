@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "esdedup"
 SHIPPED = ["document.json"]
+SAMPLES = ["articles.jsonl", "more.jsonl", "truth.tsv"]
 PAGES = [
     str(path.relative_to(PACKAGE))
     for path in PACKAGE.rglob("*")
@@ -40,6 +41,7 @@ def test_archives_hold_all_files_and_the_wheel_nothing_beside_the_package(built:
         f"esdedup/mappings/{name}" for name in SHIPPED
     ]
     assert {"esdedup/py.typed", "esdedup/text/character_classes.json"} <= set(names)
+    assert {f"esdedup/examples/{name}" for name in SAMPLES} <= set(names)
     assert {f"esdedup/{name}" for name in PAGES} <= set(names)
     tops = {name.split("/")[0] for name in names}
     assert tops == {"esdedup", f"esdedup-{version('esdedup')}.dist-info"}

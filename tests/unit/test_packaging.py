@@ -4,8 +4,8 @@ import tomllib
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
-# The folder `mappings/`, which has no module.
-MAPPINGS = ["esdedup.mappings"]
+BESIDE = ["esdedup.examples", "esdedup.mappings"]
+"""The folders `examples/` and `mappings/`."""
 
 
 def test_every_package_of_the_source_is_in_the_wheel() -> None:
@@ -13,4 +13,4 @@ def test_every_package_of_the_source_is_in_the_wheel() -> None:
     modules = PROJECT.glob("esdedup/**/*.py")
     folders = {path.parent.relative_to(PROJECT).as_posix() for path in modules}
     listed = settings["tool"]["setuptools"]["packages"]
-    assert sorted(listed) == sorted([name.replace("/", ".") for name in folders] + MAPPINGS)
+    assert sorted(listed) == sorted([name.replace("/", ".") for name in folders] + BESIDE)
