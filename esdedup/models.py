@@ -254,6 +254,7 @@ class StoredDocument:
     routing: decides on its shard, instead of its id.
     number: the version that the cluster shows to its clients (`_version`); None if it is not known.
     plain_id: the id in its index, if `document.id` names the index too ("offers-000001/1").
+    is_ambiguous: the id names no index, and other indices behind the name have it too.
     """
 
     document: Document
@@ -262,6 +263,7 @@ class StoredDocument:
     routing: str | None = None
     number: int | None = field(default=None, compare=False)
     plain_id: str | None = None
+    is_ambiguous: bool = field(default=False, compare=False)
 
     @property
     def id(self) -> str:
@@ -277,7 +279,8 @@ class StoredDocument:
         """Return the document under the id by which it is requested."""
         if id == self.document.id:
             return self
-        return replace(self, document=replace(self.document, id=id), plain_id=self.id_in_index)
+        plain_id = None if id == self.id_in_index else self.id_in_index
+        return replace(self, document=replace(self.document, id=id), plain_id=plain_id)
 
     @property
     def source(self) -> Mapping[str, object]:

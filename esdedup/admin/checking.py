@@ -268,9 +268,15 @@ def _without_original(scan: _Scan, named: Named, index: str, field: str) -> Iter
 
 
 def _existing(cluster: Cluster, name: str, ids: Collection[str]) -> set[str]:
-    """Return which documents exist behind a name that the user may read."""
+    """Return which documents exist behind a name that the user may read.
+
+    ids: may begin with the name, if it is that of an index.
+    """
+    plain_ids = [id.removeprefix(f"{name}/") for id in sorted(ids)]
     with suppress(PermissionDenied):
-        return {document.id for document in ClusterStore(cluster, name).get(sorted(ids), [])}
+        documents = ClusterStore(cluster, name).get([*ids, *plain_ids], [])
+        existing = {document.id for document in documents}
+        return {id for id in ids if not existing.isdisjoint((id, id.removeprefix(f"{name}/")))}
     return set()
 
 

@@ -169,7 +169,7 @@ class GroupMerges:
         return {
             document.id: document
             for document in stored
-            if digests.get(document.id) == compared[document.id]
+            if digests.get(document.id) == compared[document.id] and not document.is_ambiguous
         }
 
     def _entries(self, page: list[I64]) -> tuple[list[Entry], list[Failure]]:

@@ -87,11 +87,11 @@ def put_back(store: Store, documents: Sequence[StoredDocument]) -> Restored:
     An equal document that is there already is present. It counts as created if the answer to its
     creation was lost, because it is then the one that was sent.
     """
-    ids = [document.id for document in documents]
-    stored = {document.id: document for document in store.hold(ids)}
+    stored = {document.id: document for document in store.hold_again(documents)}
     report = store.restore([document for document in documents if document.id not in stored])
     refusals = {failure.id: failure for failure in report.failures}
-    stored |= {document.id: document for document in store.hold(list(refusals))}
+    refused = [document for document in documents if document.id in refusals]
+    stored |= {document.id: document for document in store.hold_again(refused)}
     other_document = f"{store.where} has another document of this id, which is unchanged"
     restored = Restored(set(), set(), [])
     for document in documents:
@@ -459,7 +459,7 @@ class Dedup:
         return {
             document.id: self.merge.values_in(document.source)
             for document in documents
-            if digests.get(document.id) == compared[document.id]
+            if digests.get(document.id) == compared[document.id] and not document.is_ambiguous
         }
 
     def _is_kept(self, entry: Entry, originals: Mapping[str, Values]) -> bool:
@@ -496,7 +496,9 @@ class Dedup:
         representative, compared_digest = int(groups.representative[row]), groups.digest(row)
         original = groups.ids[representative]
         reason = None
-        if digest != compared_digest:
+        if document.is_ambiguous:
+            reason = "several indices have its id since it was compared: run this again"
+        elif digest != compared_digest:
             reason = "its text changed since it was compared"
             if document.tokens_in(self.meta.field).get("digest") == compared_digest:
                 reason = (

@@ -95,7 +95,7 @@ def changed_by(store: Store, log: LogReader) -> int:
     total, marks = sum(map(len, log.pages())), log.header.action == "mark"
     for first in range(0, len(log.unsettled), _PAGE):
         entries = log.unsettled[first : first + _PAGE]
-        documents = store.hold([entry.id for entry in entries])
+        documents = store.hold_again([entry.stored for entry in entries])
         sources = {document.id: document.source for document in documents}
         total -= sum(not is_changed(entry, sources, log.header.field, marks) for entry in entries)
     return total
@@ -156,7 +156,7 @@ def _change_back(
         return [decision(document, entry_of[document.id]) for document in documents]
 
     ids = list(entry_of)
-    documents = store.hold(ids)
+    documents = store.hold_again([entry.stored for entry in entries])
     report = change_documents(store, documents, decide, gone=_GONE)
     failures = report.failures + missing(ids, documents, _GONE).failures
     return UndoReport(report.written, report.unchanged, failures)

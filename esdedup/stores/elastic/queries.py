@@ -11,7 +11,9 @@ first. Plain `terms` would give all of them the same score. `benchmarks/recall_q
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
@@ -335,8 +337,12 @@ def as_requested(
     """
     document_of = {document.id: document for document in documents}
     if len(document_of) < len(documents):
+        number_of = Counter(document.id for document in documents)
         oldest_first = sorted(documents, key=lambda document: natural(document.index or ""))
-        document_of = {document.id: document for document in oldest_first}
+        document_of = {
+            document.id: replace(document, is_ambiguous=number_of[document.id] > 1)
+            for document in oldest_first
+        }
     in_index = {(document.index, document.id): document for document in documents}
     requested: list[StoredDocument] = []
     for id in ids:

@@ -248,11 +248,23 @@ class ClusterStore:
     def hold_again(
         self, documents: Sequence[StoredDocument], paths: list[str] | None = None
     ) -> list[StoredDocument]:
-        fields = self._fields(paths)
-        if isinstance(fields, dict) or self._is_filtered:
-            return self._read([document.id for document in documents], fields)
+        fields, behind = self._fields(paths), self._indices_behind() or {self.index}
+        is_missing = any(document.index not in behind for document in documents)
+        if isinstance(fields, dict) or self._is_filtered or is_missing:
+            return self._read_in_places(documents, fields)
         places = [place_of(document) for document in documents]
         return with_former_ids(self._get(places, fields), documents)
+
+    def _read_in_places(
+        self, documents: Sequence[StoredDocument], fields: SourceFilter
+    ) -> list[StoredDocument]:
+        """Return documents as they are now, each in its own index if it is behind the name."""
+        former_ids, behind = dict[str, str](), self._indices_behind()
+        for document in documents:
+            index = document.index if document.index in behind else None
+            former_ids[id_with_place(index, document.id_in_index)] = document.id
+        stored = self._read([*former_ids], fields)
+        return [document.requested_as(former_ids[document.id]) for document in stored]
 
     def _fields(self, paths: list[str] | None) -> SourceFilter:
         """Return the `_source` to request: an object if only a search can."""
@@ -459,21 +471,21 @@ class ClusterStore:
         existing = {(document.index, document.id) for document in stored}
 
         def is_taken(document: StoredDocument) -> bool:
-            """Return whether the id is taken: in its own index, if several have the id."""
-            if document.plain_id is None:
+            """Return whether the id is taken: in its own index, if the document goes there."""
+            if document.plain_id is None and name_for[document.index] != document.index:
                 return document.id in existing_ids
-            return (document.index, document.plain_id) in existing
+            return (document.index, document.id_in_index) in existing
 
+        name_for = {
+            index: indices.name_for_creates(self.cluster, index)
+            for index in {document.index for document in documents}
+        }
         taken = {document.id for document in documents if is_taken(document)}
         failures = [
             Failure(document.id, "the id is taken", conflict=True)
             for document in documents
             if document.id in taken
         ]
-        name_for = {
-            index: indices.name_for_creates(self.cluster, index)
-            for index in {document.index for document in documents}
-        }
         has_numbers = any(document.number is not None for document in documents)
         external = has_numbers and self._has_external_versions()
         actions = [

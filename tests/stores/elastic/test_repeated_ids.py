@@ -153,3 +153,47 @@ def test_documents_are_moved_with_their_indices_in_their_ids(
     assert esdedup_command(url, "undo", "-i", name, "v.jsonl", "--yes").status == 0
     assert (all_documents(url, first), all_documents(url, second)) == before
     assert all_documents(url, f"{name}-moved") == {}
+
+
+@pytest.mark.on_every_server
+def test_a_document_is_restored_though_another_index_has_its_id_by_then(
+    url: str, name: str, generations: tuple[str, str]
+) -> None:
+    first, second = generations
+    removal = ["--threshold", "0.7", "--keep", "newest:date", "--action", "delete"]
+    removal += ["--apply", "--yes", "--log", "l.jsonl"]
+    assert esdedup_command(url, "dedup", "-i", name, *removal).status == 0
+    assert all_documents(url, first) == {}
+    fill(url, second, {"2": {"text": OTHER, "date": "2026-03-01"}})
+    undone = esdedup_command(url, "undo", "-i", name, "l.jsonl", "--yes", "--json")
+    assert (undone.status, undone.json[0]["restored"]) == (0, 2)
+    assert sorted(all_documents(url, first)) == ["1", "2"]
+    assert all_documents(url, second)["2"]["date"] == "2026-03-01"
+
+
+@pytest.mark.on_every_server
+def test_a_document_that_got_the_id_of_another_is_not_removed_in_its_place(
+    url: str, name: str, generations: tuple[str, str]
+) -> None:
+    first, second = generations
+    with esdedup.open(url, name) as index:
+        planned = index.dedup(threshold=0.7, keep="newest:date", action="delete", log="l.jsonl")
+        fill(url, second, {"2": {"text": OTHER, "date": "2026-03-01"}})
+        report = planned.apply().report
+    assert report is not None
+    assert [failure.id for failure in report.failures] == ["2"]
+    assert "several indices have its id since it was compared" in report.failures[0].reason
+    assert sorted(all_documents(url, second)) == ["1", "2", "3"]
+    assert sorted(all_documents(url, first)) == ["2"]
+
+
+@pytest.mark.on_every_server
+def test_originals_with_their_indices_are_found_behind_a_filter(
+    url: str, name: str, generations: tuple[str, str]
+) -> None:
+    scope = {"filter": {"exists": {"field": "text"}}}
+    actions = [{"add": {"index": index, "alias": f"{name}-f", **scope}} for index in generations]
+    call(url, "POST", "/_aliases", {"actions": actions})
+    assert esdedup_command(url, "group", "-i", f"{name}-f").status == 0
+    checked = esdedup_command(url, "check", "-i", f"{name}-f", "--json")
+    assert [found["original_gone"]["count"] for found in checked.json] == [0, 0]
