@@ -188,13 +188,15 @@ class Index:
         stored = self.store.meta()
         if stored is None:
             self.store.create(self._requested(IndexMeta(Scheme())))
-        elif not stored.holds(requested := self._requested(stored)):
-            renewed = replace(
-                IndexMeta(requested.scheme, requested.text_fields),
-                external_versions=stored.external_versions,
-                attached=stored.attached,
-            )
-            self.store.renew(stored, renewed)
+        else:
+            self.store.require_attached()
+            if not stored.holds(requested := self._requested(stored)):
+                renewed = replace(
+                    IndexMeta(requested.scheme, requested.text_fields),
+                    external_versions=stored.external_versions,
+                    attached=stored.attached,
+                )
+                self.store.renew(stored, renewed)
         # Read back, because the stored parameters count.
         self._meta = None
         _ = self.meta
@@ -261,6 +263,7 @@ class Index:
         """
         check_type("id_field", id_field, "str")
         records, meta = _records(documents), self.meta
+        self.store.require_attached()
         partial = [partial_document(record.source, id_field, meta) for record in records]
         self._require_unique([document.id for document, _ in partial])
         report = changes.update(self.store, [document for document, _ in partial])
@@ -340,7 +343,10 @@ class Index:
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
         """Return the results of many queries, in their order."""
         results = similar(self.store, self.meta_of(limits), queries, limits)
-        return [self._without_our_fields(result) for result in results]
+        unattached = self.store.unattached()
+        return [
+            replace(self._without_our_fields(result), unattached=unattached) for result in results
+        ]
 
     def _without_our_fields(self, result: Result) -> Result:
         """Return the result, whose matches have the fields that the documents came with."""

@@ -380,6 +380,37 @@ class Match:
 
 
 @dataclass(frozen=True)
+class Unattached:
+    """Indices behind a name that lack our fields, so that no result has their documents.
+
+    It is false if there are none.
+
+    name: of the alias or data stream.
+    indices: their names.
+    """
+
+    name: str = ""
+    indices: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.indices)
+
+    @property
+    def warning(self) -> str | None:
+        """A sentence that names the indices, and the commands that add the fields, if any."""
+        if not self.indices:
+            return None
+        names = ", ".join(map(repr, self.indices))
+        of_several = len(self.indices) > 1
+        lack = f"indices {names} have" if of_several else f"index {names} has"
+        whose = "their" if of_several else "its"
+        return (
+            f"{lack} no esdedup fields, and {whose} documents are left out: run `esdedup attach -i"
+            f" {self.name}` and `esdedup backfill -i {self.name}`"
+        )
+
+
+@dataclass(frozen=True)
 class Result(Tabular):
     """The answer to one query: iterates over its matches, and is a table of them.
 
@@ -396,6 +427,7 @@ class Result(Tabular):
     total: number of verified matches, of which `matches` holds the first k; None for the nearest.
     guarantee: words of a passage: all documents that share one as long were compared. None for
     another measure, if truncated, and if tokens are stopped.
+    unattached: indices behind the name whose documents could not match.
     """
 
     matches: list[Match]
@@ -406,6 +438,7 @@ class Result(Tabular):
     stopped: int = 0
     total: int | None = None
     guarantee: int | None = None
+    unattached: Unattached = field(default_factory=Unattached)
 
     columns: ClassVar[dict[str, str]] = {
         "id": "string", "similarity": "double", "distance": "int64", "matched": "int64",
@@ -479,6 +512,7 @@ class Statistics:
     """Numbers of documents, and bytes on disk: of primaries, or the used ones of a local file.
 
     sketched: with tokens of this index's scheme, including empty texts. other: with other tokens.
+    unattached: indices whose documents have no tokens, because they lack the fields.
     """
 
     documents: int
@@ -486,6 +520,7 @@ class Statistics:
     other: int
     bytes: int
     store: str
+    unattached: Unattached = field(default_factory=Unattached, repr=False)
 
 
 _DIGITS = re.compile("([0-9]+)")

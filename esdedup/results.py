@@ -25,6 +25,7 @@ PlannedMerge: a document that stays, and the values that it would take, by `Dedu
 Result: the matches of one query, from `Index.similar`.
 SimilarPairs: all pairs, from `Index.pairs` and `esdedup.pairs`.
 Statistics: numbers of documents and bytes, from `Index.statistics`.
+Unattached: indices behind a name that lack the fields, so that no result has their documents.
 UndoReport: counts of the documents that `Index.undo` restored or could not restore.
 """
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from esdedup.groups.groups import Group, Groups, Member
     from esdedup.groups.marks import GroupReport
     from esdedup.ingest.ingest import IngestReport
-    from esdedup.models import Failure, Match, Pair, Result, Statistics
+    from esdedup.models import Failure, Match, Pair, Result, Statistics, Unattached
     from esdedup.removal.merges import PlannedMerge
     from esdedup.removal.remove import Dedup, DedupReport
     from esdedup.removal.undo import UndoReport
@@ -58,7 +59,8 @@ __all__ = [
     "Conflict", "ConflictReport", "Conflicts", "ContainedItem", "Containments", "Dedup",
     "DedupReport", "Deduplicated", "Duplicate", "Duplicates", "Explanation", "Failure", "Group",
     "GroupReport", "Groups", "HotBuckets", "IngestReport", "Match", "Member", "Pair",
-    "PlannedMerge", "Report", "Result", "SimilarPairs", "Statistics", "UndoReport",
+    "PlannedMerge", "Report", "Result", "SimilarPairs", "Statistics", "Unattached",
+    "UndoReport",
 ]  # fmt: skip
 
 _MODULES = {
@@ -71,7 +73,7 @@ _MODULES = {
     "groups.groups": "Group Groups Member",
     "groups.marks": "GroupReport",
     "ingest.ingest": "IngestReport",
-    "models": "Failure Match Pair Result Statistics",
+    "models": "Failure Match Pair Result Statistics Unattached",
     "removal.merges": "PlannedMerge",
     "removal.remove": "Dedup DedupReport",
     "removal.undo": "UndoReport",

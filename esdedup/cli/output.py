@@ -24,7 +24,7 @@ from esdedup.cli.setting_names import with_options
 from esdedup.cli.steps import Step
 from esdedup.cli.surroundings import surroundings
 from esdedup.exceptions import InputError
-from esdedup.results import Groups
+from esdedup.results import Groups, Unattached
 from esdedup.text.characters import count as count
 from esdedup.text.characters import json_line as json_line
 from esdedup.text.characters import message_of as message_of
@@ -234,6 +234,11 @@ def shown(rows: int, total: int, noun: str, advice: str, nouns: str | None = Non
 def index_of(key: str, index: str | None) -> dict[str, str]:
     """Return the key of JSON with the index of a document; nothing if only one has its id."""
     return {} if index is None else {key: index}
+
+
+def unattached_of(unattached: Unattached) -> dict[str, list[str]]:
+    """Return the key of JSON with the indices that lack our fields; nothing if there are none."""
+    return {"unattached": [*unattached.indices]} if unattached else {}
 
 
 def repeated_ids(documents: int, place: str) -> str | None:

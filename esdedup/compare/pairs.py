@@ -5,7 +5,7 @@ The cost grows with documents plus candidate pairs.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, overload
 
@@ -19,7 +19,7 @@ from esdedup.compare.resources import Resources, no_step
 from esdedup.compare.source import StoreSource, read_store
 from esdedup.compare.two_sets import TwoSets
 from esdedup.compare.verify import verifier_of
-from esdedup.models import Fields, Pair
+from esdedup.models import Fields, Pair, Unattached
 from esdedup.runs.places import PlacedIds, place_in, repeated_in
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
@@ -61,6 +61,7 @@ class SimilarPairs(Tabular):
     it on the right.
     label_fields: whose values the pairs show.
     labels: of the n documents, as `labels_of` returns them; None without fields.
+    unattached: indices behind the name whose documents are in no pair.
     """
 
     ids: Sequence[str]
@@ -78,6 +79,7 @@ class SimilarPairs(Tabular):
     of_against: int = 0
     label_fields: tuple[str, ...] = ()
     labels: Strings | None = None
+    unattached: Unattached = field(default_factory=Unattached)
 
     columns: ClassVar[dict[str, str]] = {
         "left": "string", "right": "string", "similarity": "double", "distance": "int64",
@@ -213,7 +215,8 @@ def similar_pairs(
     with Run.temporary() as run:
         resources = Resources(run.folder, on_step or no_step)
         columns = read_store(StoreSource(store, plan), run, {}, resources.on_step)
-        return pairs_among(columns, plan, resources)
+        pairs = pairs_among(columns, plan, resources)
+        return replace(pairs, unattached=store.unattached())
 
 
 def pairs_among(columns: Columns, plan: Plan, resources: Resources) -> SimilarPairs:

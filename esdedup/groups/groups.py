@@ -33,6 +33,7 @@ from esdedup.exceptions import UsageError
 from esdedup.groups.conflicts import Conflicts, conflicts_among
 from esdedup.groups.constraints import Constraints, JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
+from esdedup.models import Unattached
 from esdedup.runs.places import place_in, repeated_in
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
@@ -201,7 +202,8 @@ class Groups(Tabular):
     tokens that are not among these, because their digest or tokens can't be read. unscoped: number
     of documents that lack a value of the scope, and are in no group. blank: number of documents
     with a blank fingerprint, likewise. conflicts: the groups that are left whole, whose documents
-    are representatives of themselves.
+    are representatives of themselves. unattached: indices behind the name whose documents are in no
+    group.
     """
 
     grouping: Grouping
@@ -221,6 +223,7 @@ class Groups(Tabular):
     unscoped: int = 0
     blank: int = 0
     conflicts: Conflicts = Conflicts()  # noqa: RUF009
+    unattached: Unattached = Unattached()  # noqa: RUF009
 
     columns: ClassVar[dict[str, str]] = {
         "group": "string", "id": "string", "similarity": "double", "distance": "int64",
@@ -264,6 +267,7 @@ class Groups(Tabular):
             "unordered": asdict(self.unordered),
             **scope,
             **({"blank": self.blank} if self.blank else {}),
+            **({"unattached": [*self.unattached.indices]} if self.unattached else {}),
             **conflicts,
         }
 
@@ -363,7 +367,7 @@ def find_groups(
         columns = read_store(source, run, job, resources.on_step)
         groups = groups_among(columns, plan, grouping, resources, judgements)
     judged = replace(groups.judged, elsewhere=judged_elsewhere(store))
-    return replace(groups, judged=judged)
+    return replace(groups, judged=judged, unattached=store.unattached())
 
 
 def groups_among(

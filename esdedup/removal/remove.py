@@ -270,6 +270,7 @@ class Dedup:
         destination = self.destination
         stored_meta = None if destination is None else destination.meta()
         if destination is not None and stored_meta is not None:
+            destination.require_attached()
             stored_meta.require(self.meta, destination.where)
         header = RunHeader(
             index=self.store.index,

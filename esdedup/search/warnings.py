@@ -27,6 +27,8 @@ def missing_matches(
     result: Result, limits: Limits, scheme: Scheme, *, of_many: bool = False
 ) -> Iterator[str]:
     """Yield warnings of missing matches. of_many: without numbers that differ between texts."""
+    if result.unattached.warning is not None:
+        yield result.unattached.warning
     if result.truncated:
         yield (
             f"More than {limits.candidates} candidates: the best {limits.candidates} were verified,"
@@ -133,6 +135,8 @@ def lacking_recall(expected: float | None, limits: Limits) -> str | None:
 
 def not_compared(statistics: Statistics, stopped: int) -> Iterator[str]:
     """Yield warnings of documents without tokens, and of the number of tokens in the stop list."""
+    if statistics.unattached.warning is not None:
+        yield statistics.unattached.warning
     if skipped := statistics.documents - statistics.sketched:
         yield (
             f"{skipped:,} of {statistics.documents:,} documents have no tokens of this index's"

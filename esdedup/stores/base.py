@@ -15,6 +15,7 @@ from esdedup.models import (
     Share,
     Statistics,
     StoredDocument,
+    Unattached,
     WriteReport,
 )
 from esdedup.stores.concurrency import Window
@@ -181,6 +182,12 @@ class Store(Protocol):
 
         Other ids are left out, and those that name their index.
         """
+
+    def unattached(self) -> Unattached:
+        """Return the indices behind the name that lack our fields, by its mappings as last read."""
+
+    def require_attached(self) -> None:
+        """Raise StoreError, naming what to do, if one of the indices behind the name is so."""
 
     def refresh(self) -> None:
         """Make all documents written so far visible to searches."""

@@ -19,6 +19,7 @@ from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.fields import quoted, text_at
 from esdedup.stores.stop_list import stop_entries
+from esdedup.text.characters import count
 
 TOKEN_NAMES = [name for name, kind in KINDS.items() if not kind.by_server]
 """How the names of the lists of tokens in documents begin."""
@@ -410,27 +411,24 @@ def meta_of(mapping: IndexMapping) -> IndexMeta | None:
 def common_meta(mappings: Mapping[str, IndexMapping], name: str) -> IndexMeta | None:
     """Return the `IndexMeta` that all indices behind a name share, or None if none has any.
 
-    mappings: by index. Stop lists may differ, because indices are made at different times: a token
-    that one index stops is stopped. Raises SchemeMismatch if they differ in anything else, and
-    StoreError if only some have an `IndexMeta`, or an index does not compute its tokens.
+    mappings: by index. Those without an `IndexMeta`, as after a rollover without its template, are
+    left out (`unattached`), and so are those that do not compute their tokens. Stop lists may
+    differ, because indices are made at different times: a token that one index stops is stopped.
+
+    Raises SchemeMismatch if they differ in anything else, and StoreError if none computes its
+    tokens.
     """
-    metas = {index: meta_of(mapping) for index, mapping in sorted(mappings.items())}
+    left_out = unattached(mappings)
+    metas = {
+        index: meta_of(mapping)
+        for index, mapping in sorted(mappings.items())
+        if index not in left_out
+    }
     attached = {index: meta for index, meta in metas.items() if meta is not None}
     if not attached:
+        if any(meta_of(mapping) is not None for mapping in mappings.values()):
+            require_attached(mappings, name)
         return None
-    if bare := sorted(metas.keys() - attached.keys()):
-        raise StoreError(
-            f"{name!r} names {len(metas)} indices, and {', '.join(bare)} has no esdedup field: run"
-            f" `esdedup attach -i {name}`"
-        )
-    for index, meta in attached.items():
-        if missing := uncomputed(meta, mappings[index]):
-            raise StoreError(
-                f"index {index!r} computes no tokens of {missing[0]!r}: its mapping lacks what"
-                f" {FIELD} adds to this field, as if an index template that maps the field replaced"
-                " it. Remove the field from such a template, and run"
-                f" `esdedup attach -i {name}` and `esdedup backfill -i {name}`"
-            )
     # During a change of the scheme, some indices may be a step further than others. All of them
     # have the old tokens until its end, and all have the next tokens only if each has the field.
     behind = [(meta, meta.next) for meta in attached.values() if meta.next is not None]
@@ -442,6 +440,32 @@ def common_meta(mappings: Mapping[str, IndexMapping], name: str) -> IndexMeta | 
         first_meta.require(meta, f"{first}, beside {index} behind {name!r},")
     common_next = first_meta.next if len(behind) == len(attached) else None
     return _with_values_of_all(replace(first_meta, next=common_next), attached.values())
+
+
+def unattached(mappings: Mapping[str, IndexMapping]) -> list[str]:
+    """Return the indices without an `IndexMeta`, or that do not compute their tokens, sorted."""
+    metas = {index: meta_of(mapping) for index, mapping in mappings.items()}
+    return sorted(
+        index for index, meta in metas.items() if meta is None or uncomputed(meta, mappings[index])
+    )
+
+
+def require_attached(mappings: Mapping[str, IndexMapping], name: str) -> None:
+    """Raise StoreError if some indices behind a name lack our fields, as documents are written."""
+    for index in unattached(mappings):
+        meta = meta_of(mappings[index])
+        if meta is None:
+            raise StoreError(
+                f"{name!r} names {count(len(mappings), 'index', 'indices')}, and {index} has no"
+                f" esdedup field: run `esdedup attach -i {name}`"
+            )
+        missing = uncomputed(meta, mappings[index])
+        raise StoreError(
+            f"index {index!r} computes no tokens of {missing[0]!r}: its mapping lacks what"
+            f" {FIELD} adds to this field, as if an index template that maps the field replaced"
+            " it. Remove the field from such a template, and run"
+            f" `esdedup attach -i {name}` and `esdedup backfill -i {name}`"
+        )
 
 
 def _with_values_of_all(meta: IndexMeta, metas: Collection[IndexMeta]) -> IndexMeta:

@@ -28,11 +28,14 @@ EXTENDED = {"decontaminate": ("clean", NOT_OF_ITEMS)}
 """Sections that have the fields of another one, too, except for these."""
 
 SEVERAL = {
-    "similar": {"matches[].index"},
+    "similar": {"matches[].index", "unattached"},
     "pairs": {"left_index", "right_index"},
+    "group": {"unattached"},
     "dedup": {"keep_index", "duplicates[].index"},
+    "report": {"unattached"},
+    "stats": {"unattached"},
 }
-"""Fields that only a name of several indices has."""
+"""Fields that only a name of several indices has, or of one of them without our fields."""
 
 LOCAL = {
     "index": [
@@ -194,14 +197,17 @@ def test_fields_of_commands_on_a_cluster(elasticsearch_url: str, tmp_path: Path)
 
 def test_fields_of_a_name_of_several_indices(elasticsearch_url: str) -> None:
     url, alias = elasticsearch_url, "docs-json-several"
-    indices = [f"{alias}-{number}" for number in (1, 2)]
+    indices = [f"{alias}-{number}" for number in (1, 2, 3)]
     try:
         for index in indices:
             delete_index(url, index)
-            call(url, "PUT", f"/{index}", {"aliases": {alias: {}}})
+            call(url, "PUT", f"/{index}")
             fill(url, index, {"1": {"text": "one two three four"}})
+        for index in indices[:2]:
+            call(url, "PUT", f"/{index}/_alias/{alias}")
         for command in ("attach", "backfill"):
             assert esdedup_command(url, command, "--index", alias).status == 0
+        call(url, "PUT", f"/{indices[2]}/_alias/{alias}")
         ids = {"similar": ["--id", f"{indices[0]}/1"]}
         for section, names in SEVERAL.items():
             options = ids.get(section, [])

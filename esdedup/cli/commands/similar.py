@@ -157,6 +157,7 @@ def query_command(
         limits = search.chosen(index, limits)
         query = search.query(index, limits)
         print_json(index.request_body_of(query, limits, collapse=collapse))
+        message(index.store.unattached().warning)
         if stop := index.meta.stop:
             message(f"The search skips the stop list of the index ({count(len(stop), 'token')})")
 
@@ -199,6 +200,7 @@ def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any
         "asked": result.asked,
         "stopped": result.stopped,
         "guarantee": result.guarantee,
+        **output.unattached_of(result.unattached),
     }
 
 

@@ -25,9 +25,11 @@ def stats_command(
     with target.open() as index:
         statistics, meta, where = index.statistics(), index.meta, index.where
         largest = index.hot_buckets(hot) if hot is not None else None
+    message(statistics.unattached.warning)
     if as_json:
         document = {
-            **asdict(statistics),
+            **{name: value for name, value in asdict(statistics).items() if name != "unattached"},
+            **output.unattached_of(statistics.unattached),
             "index": target.index,
             "text_fields": meta.text_fields,
             "scheme_id": meta.full_scheme.id,

@@ -19,6 +19,7 @@ from esdedup.stores.mapping import (
     common_meta,
     index_mapping,
     meta_of,
+    require_attached,
     uncomputed,
 )
 
@@ -122,13 +123,16 @@ def resolve(cluster: Cluster, name: str) -> Named:
 def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], IndexMeta]:
     """Return the indices behind a name that has our field, their states, and their `IndexMeta`.
 
-    Raises IndexNotFound if the name or the field does not exist.
+    Raises IndexNotFound if the name or the field does not exist, and StoreError if only some of the
+    indices have it.
     """
     named = resolve(cluster, name)
     indices = states(cluster, named)
-    meta = common_meta({state.name: state.mapping for state in indices}, name)
+    mappings = {state.name: state.mapping for state in indices}
+    meta = common_meta(mappings, name)
     if meta is None:
         raise IndexNotFound(f"{name!r} has no esdedup field: run `esdedup attach -i {name}`")
+    require_attached(mappings, name)
     return named, indices, meta
 
 

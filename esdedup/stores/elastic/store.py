@@ -27,6 +27,7 @@ from esdedup.models import (
     Statistics,
     StoredDocument,
     TimeField,
+    Unattached,
     WriteReport,
     check_sample,
     id_with_place,
@@ -77,6 +78,8 @@ from esdedup.stores.mapping import (
     analysis_of,
     common_meta,
     meta_of,
+    require_attached,
+    unattached,
     without_tokens,
 )
 from esdedup.stores.to_json import to_json
@@ -110,6 +113,8 @@ class ClusterStore:
         self._several: bool | None = None
         # Those behind the name, when its mappings were last read.
         self._indices: frozenset[str] = frozenset()
+        # Those without our fields, when `meta` last read them.
+        self._unattached: Unattached | None = None
         # The ids that this store changed, and that searches may not see so; None for any.
         self._unseen: set[str] | None = None
         # The most hits that the index returns at once, once it has refused more.
@@ -126,8 +131,18 @@ class ClusterStore:
         return self.cluster.connection.shown
 
     def meta(self) -> IndexMeta | None:
-        mappings = self._mappings()
-        return None if mappings is None else common_meta(mappings, self.index)
+        mappings = self._mappings() or {}
+        self._unattached = Unattached(self.index, tuple(unattached(mappings)))
+        return common_meta(mappings, self.index)
+
+    def unattached(self) -> Unattached:
+        if self._unattached is None:
+            self.meta()
+        return self._unattached or Unattached()
+
+    def require_attached(self) -> None:
+        if self.unattached():
+            require_attached(self._mappings() or {}, self.index)
 
     def create(self, meta: IndexMeta, *, mapped: bool = True) -> None:
         mappings = self._mappings()
@@ -158,6 +173,7 @@ class ClusterStore:
                 )
             indices.put_metas(self.cluster, dict.fromkeys(mappings, (None, meta)))
         else:
+            require_attached(mappings, self.index)
             stored.require(meta, self.where)
 
     def renew(self, stored: IndexMeta, meta: IndexMeta) -> None:
@@ -550,7 +566,8 @@ class ClusterStore:
         return [hit["_id"] for hit in hits]
 
     def analyzed(self, field: str, texts: Sequence[str]) -> list[list[str]]:
-        path = f"{indices.path_of(next(iter(self._mappings() or ())))}/_analyze"
+        attached = (self._mappings() or {}).keys() - self.unattached().indices
+        path = f"{indices.path_of(min(attached))}/_analyze"
         bodies = ({"field": field, "text": text} for text in texts)
         answers = [self.cluster.ask("POST", path, body)[1] for body in bodies]
         return [[token["token"] for token in answer["tokens"]] for answer in answers]
@@ -599,6 +616,7 @@ class ClusterStore:
             self.cluster.count(self._path, other_scheme(meta)),
             answer["_all"]["primaries"]["store"]["size_in_bytes"],
             self.cluster.product,
+            self.unattached(),
         )
 
     def names(self) -> list[str]:

@@ -31,6 +31,7 @@ from esdedup.models import (
     Share,
     Statistics,
     StoredDocument,
+    Unattached,
     WriteReport,
     check_sample,
 )
@@ -289,6 +290,12 @@ class LocalStore:
             first = tables.db.execute(f"{query} LIMIT ?", (-(-count // 2),)).fetchall()
             last = tables.db.execute(f"{query} DESC LIMIT ?", (count // 2,)).fetchall()
         return [*dict.fromkeys(id for (id,) in first + last)]
+
+    def unattached(self) -> Unattached:
+        return Unattached()
+
+    def require_attached(self) -> None:
+        """Do nothing, because a name is that of one index."""
 
     def refresh(self) -> None:
         """Do nothing, because committed documents are visible."""

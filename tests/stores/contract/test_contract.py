@@ -144,14 +144,19 @@ def test_an_alias_stands_for_indices_of_one_scheme(place: Place, open_store: Ope
     assert ids_of(ask(by_alias, query("a"))) == ["1"]
     assert [found.id for found in scanned(by_alias)] == ["1"]
     second.call("PUT", "", {"aliases": {alias: {}}})
-    with pytest.raises(
-        esdedup.exceptions.StoreError, match=r"names 2 indices.*-second has no esdedup field"
-    ):
-        by_alias.meta()
+    assert by_alias.meta() == META
+    assert by_alias.unattached().indices == (second.index,)
+    # What is written there would have no tokens.
+    for change in (by_alias.require_attached, functools.partial(by_alias.create, META)):
+        with pytest.raises(
+            esdedup.exceptions.StoreError, match=r"names 2 indices.*-second has no esdedup field"
+        ):
+            change()
     made = open_store(second.index)
     made.create(META)
     write(made, [document("2", ["a", "b"]), document("3", ["c"])])
     assert by_alias.meta() == META
+    assert not by_alias.unattached()
     assert ranked(ask(by_alias, query("a", "b"))) == [("2", 2), ("1", 1)]
     assert [found.id for found in by_alias.get(["3", "no", "1"])] == ["3", "1"]
     assert sorted(found.id for found in scanned(by_alias)) == ["1", "2", "3"]
