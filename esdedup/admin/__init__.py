@@ -17,13 +17,20 @@ from typing import TYPE_CHECKING
 from esdedup.lazy import import_name
 
 if TYPE_CHECKING:
-    from esdedup.admin.attaching import AttachPlan, MappingChange, attach, plan_attach, plan_next
+    from esdedup.admin.attaching import (
+        AttachPlan,
+        MappingChange,
+        attach,
+        missing_tokens,
+        plan_attach,
+        plan_next,
+    )
     from esdedup.admin.backfilling import BackfillPlan, Effort, backfill, plan_backfill
     from esdedup.admin.checking import Check, IndexCheck, Tally, check
     from esdedup.admin.component_templates import (
         TemplatePlan,
+        advice_on_next,
         install_template,
-        next_has_fields,
         plan_template,
     )
     from esdedup.admin.diagnosis import Diagnosis, diagnose
@@ -52,7 +59,6 @@ if TYPE_CHECKING:
     from esdedup.stores import Cluster, connected
     from esdedup.stores.changes import ChangeReport
     from esdedup.stores.connection import connection_to, seconds
-    from esdedup.stores.elastic.component_templates import advice_on_next
     from esdedup.stores.elastic.indices import IndexState, Named
 
 __all__ = [
@@ -63,18 +69,23 @@ __all__ = [
     "ReviewPages", "Sample", "SchemeDesign", "SwitchPlan", "Tally", "TemplatePlan", "UndoReport",
     "Weighed", "Weighing", "advice_on_next", "attach", "backfill", "be_a_program", "check",
     "check_ready", "check_writable", "connected", "connection_to", "describe_installation",
-    "design_scheme", "diagnose", "execute_switch", "indices", "install_template", "next_has_fields",
-    "plan_attach", "plan_backfill", "plan_next", "plan_switch", "plan_template", "role", "roles_of",
-    "roles_path", "sample_neighbours", "seconds", "serve_proxy", "serve_review", "switch", "weigh",
+    "design_scheme", "diagnose", "execute_switch", "indices", "install_template", "missing_tokens",
+    "next_has_fields", "plan_attach", "plan_backfill", "plan_next", "plan_switch", "plan_template",
+    "role", "roles_of", "roles_path", "sample_neighbours", "seconds", "serve_proxy", "serve_review",
+    "switch", "weigh",
 ]  # fmt: skip
 
 _MODULES = {
-    "admin.attaching": "AttachPlan MappingChange attach plan_attach plan_next",
+    "admin.attaching": "AttachPlan MappingChange attach missing_tokens plan_attach plan_next",
     "admin.backfilling": "BackfillPlan Effort backfill plan_backfill",
     "admin.checking": "Check IndexCheck Tally check",
+<<<<<<< HEAD
     "admin.component_templates": "TemplatePlan install_template next_has_fields plan_template",
     "admin.diagnosis": "Diagnosis diagnose",
     "admin.installation": "Installation describe_installation",
+=======
+    "admin.component_templates": "TemplatePlan advice_on_next install_template plan_template",
+>>>>>>> 68ad4856 (attach, template and check name only the steps that remain, and backfill mends missing and stale tokens in one run)
     "admin.obstacles": "Obstacle",
     "admin.readiness": "check_ready check_writable",
     "admin.roles": "Product role roles_of roles_path",
@@ -99,7 +110,6 @@ _MODULES = {
     "stores": "Cluster connected",
     "stores.changes": "ChangeReport",
     "stores.connection": "connection_to seconds",
-    "stores.elastic.component_templates": "advice_on_next",
     "stores.elastic.indices": "IndexState Named",
 }
 

@@ -20,6 +20,7 @@ from esdedup.stores.elastic.indices import (
     resolve,
     states,
 )
+from esdedup.stores.elastic.queries import any_of, not_sketched
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import (
     IndexMapping,
@@ -215,6 +216,17 @@ def _in_documents(cluster: Cluster, state: IndexState, name: str) -> bool:
     if not hits:
         return dynamic == "false"
     return any(value_at(hit.get("_source", {}), name) is not None for hit in hits)
+
+
+def missing_tokens(cluster: Cluster, plan: AttachPlan) -> int | None:
+    """Return the number of documents behind the name that lack tokens; None if it is unknown."""
+    try:
+        path = path_of(plan.named.name)
+        # Documents that were just written are found without the right to refresh, a second later.
+        cluster.ask("POST", f"{path}/_refresh", allowed=frozenset({403}))
+        return cluster.count(path, any_of(map(not_sketched, plan.meta.sketched)))
+    except StoreError:
+        return None
 
 
 def attach(

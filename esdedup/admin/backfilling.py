@@ -87,7 +87,7 @@ class BackfillPlan:
     indices: names of those to fill.
     left_out: obstacles of those that can't be filled.
     query: for the documents.
-    stale: renew tokens.
+    stale: renew tokens too.
     waiting: number of documents.
     beside: describes the tokens that they have already.
     filters: of an alias, by index or data stream: no document outside of them is filled.
@@ -114,7 +114,7 @@ def plan_backfill(
     """Return the documents to fill, without changing anything.
 
     name: an index, alias or data stream.
-    stale: renew tokens that no longer fit their text instead.
+    stale: renew tokens that no longer fit their text too, for which all texts are read.
     following: fill the scheme that the index is changing to.
 
     Raises IndexNotFound if the name does not exist or is not attached.
@@ -126,14 +126,18 @@ def plan_backfill(
             if meta.next is None:
                 raise StoreError(f"{name!r} is not changing its scheme")
             meta, beside = meta.next, meta
-        query = any_of(sketched(part) for part in meta.sketched)
-        if not stale:
-            query = any_of(
-                with_text(not_sketched(part), part)
-                if all(searchable_text(state, part) for state in indices)
-                else not_sketched(part)
-                for part in meta.sketched
-            )
+        queries = [
+            with_text(not_sketched(part), part)
+            if all(searchable_text(state, part) for state in indices)
+            else not_sketched(part)
+            for part in meta.sketched
+        ]
+        # Tokens that an index computes are never stale.
+        computed_here = [part for part in meta.sketched if part.in_documents]
+        stale = stale and bool(computed_here)
+        if stale:
+            queries += map(sketched, computed_here)
+        query = any_of(queries)
         for state in indices:
             if not state.closed:
                 cluster.show(path_of(state.name))
@@ -160,7 +164,7 @@ def backfill(
 
     what: the name of an index, alias or data stream, or a plan of `plan_backfill`.
     on_update: called with the counts of each page of documents.
-    stale: renew tokens that no longer fit their text instead; ignored with a plan.
+    stale: renew tokens that no longer fit their text too; ignored with a plan.
 
     Returns the counts of all documents; the ids of failures are "index/id". Raises the errors of
     `plan_backfill`, and, unless a plan is given, StoreError before any change if an index can't be

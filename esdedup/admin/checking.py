@@ -15,7 +15,7 @@ from esdedup.records.documents import RepeatedIds
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, connected
 from esdedup.stores.elastic.bodies import Query
-from esdedup.stores.elastic.component_templates import next_has_fields
+from esdedup.stores.elastic.component_templates import advice_on_next, next_has_fields
 from esdedup.stores.elastic.errors import PageTooLarge
 from esdedup.stores.elastic.indices import (
     IndexState,
@@ -105,12 +105,14 @@ class Check:
     named: the name, and what it stands for.
     indices: the findings on each.
     next: whether the next index will have the fields; None if unknown.
+    advice_on_next: what remains to do, so that it has them.
     repeated: documents whose id another of the indices has too; none if texts were not read.
     """
 
     named: Named
     indices: tuple[IndexCheck, ...]
     next: bool | None = None
+    advice_on_next: str | None = None
     repeated: RepeatedIds = field(default_factory=RepeatedIds)
 
     @property
@@ -147,14 +149,16 @@ def check(
         named = resolve(cluster, name)
         indices = states(cluster, named)
         metas = [meta for state in indices if (meta := meta_of(state.mapping)) is not None]
-        following = None
+        following, advice = None, None
         if named.kind == "data stream" and metas:
             following = next_has_fields(cluster, named, metas[-1])
+            if following is False:
+                advice = advice_on_next(cluster, named, metas[-1])
         filters = alias_filters(cluster, name) if named.kind == "alias" else {}
         scan = _Scan(cluster, on_scan, page_size, filters)
         checks = tuple(_check(scan, named, state, stale) for state in indices)
         repeated = _repeated(scan, indices) if stale else RepeatedIds()
-    return Check(named, checks, following, repeated)
+    return Check(named, checks, following, advice, repeated)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,6 @@ def install_template(cluster: Cluster, plan: AttachPlan) -> None:
     component_templates.put_template(cluster, plan.named, plan.meta)
 
 
-def next_has_fields(cluster: Cluster, plan: AttachPlan) -> bool | None:
-    """Return whether the next index behind the name will have our fields, or None if unknown."""
-    return component_templates.next_has_fields(cluster, plan.named, plan.meta)
+def advice_on_next(cluster: Cluster, plan: AttachPlan) -> str | None:
+    """Return what remains to do, so that the next indices behind the name have our fields."""
+    return component_templates.advice_on_next(cluster, plan.named, plan.meta)

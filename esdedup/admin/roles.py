@@ -33,23 +33,30 @@ ROLES: Mapping[str, Needs] = _TABLES["roles"]
 """The rights by command, and for some commands by one of its options too."""
 
 
-def role(name: str, product: Product, index: str, to: str | None = None) -> Role:
+def role(name: str | Sequence[str], product: Product, index: str, to: str | None = None) -> Role:
     """Return a role, as `PUT _security/role/NAME` of Elasticsearch and
     `PUT _plugins/_security/api/roles/NAME` of OpenSearch accept it.
 
-    name: one of `ROLES`.
+    name: one of `ROLES`, or several, whose rights are merged.
     product: whose form it has.
     index: a name, or a pattern such as logs-*.
     to: the target of a move.
 
     Raises UsageError for an unknown role, if `to` is missing, and if the role has no use for it.
     """
-    if name not in ROLES:
-        raise UsageError(f"there is no role {name!r}: name one of {', '.join(ROLES)}")
-    if ("other" in ROLES[name]) != (to is not None):
-        does = "is for one index: leave out" if to else "is for two indices: give"
-        raise UsageError(f"the role {name!r} {does} `to`")
-    return role_of(ROLES[name], product, index, to)
+    names = [name] if isinstance(name, str) else list(name)
+    needs: dict[Literal["index", "other", "judgements"], list[str]] = {}
+    for known in names:
+        if known not in ROLES:
+            raise UsageError(f"there is no role {known!r}: name one of {', '.join(ROLES)}")
+        for part, rights in ROLES[known].items():
+            needs.setdefault(part, []).extend(rights)
+    if ("other" in needs) != (to is not None):
+        is_one = len(names) == 1
+        subject = f"the role {names[0]!r} is" if is_one else f"roles {', '.join(names)} are"
+        number = "one index: leave out" if to else "two indices: give"
+        raise UsageError(f"{subject} for {number} `to`")
+    return role_of(needs, product, index, to)
 
 
 def role_of(needs: Needs, product: Product, index: str, to: str | None) -> Role:

@@ -428,7 +428,9 @@ class Commands(_LazyParsing, TyperGroup):
             name = self._rights_of(ctx.invoked_subcommand or "")
             first_role, *other_roles = admin.roles_of(name)
             alternatives = f", or {', '.join(other_roles)}" if other_roles else ""
-            needed = f"The rights that it needs: esdedup check --role {first_role}{alternatives}"
+            index = CONTEXT.get().params.get("index", "NAME")
+            check = f"esdedup check --index {index} --role {first_role}{alternatives}"
+            needed = f"The rights that it needs: {check}"
             raise PermissionDenied(f"{error}\n{needed}") from error
 
 

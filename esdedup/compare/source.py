@@ -381,11 +381,12 @@ class StoreSource:
         without_example = len(self.unreadable) - _EXAMPLES
         log.warning(
             "%s: the digest or tokens of %s can't be read, and count as none: %s. Another client"
-            " may have changed them: run `esdedup backfill` with `stale`, and index those documents"
-            " again of which only the tokens are wrong",
+            " may have changed them: run `esdedup backfill -i %s` with `stale`, and index those"
+            " documents again of which only the tokens are wrong",
             self.store.where,
             count(len(self.unreadable), "document"),
             f"{examples} and {without_example:,} more" if without_example > 0 else examples,
+            self.store.index,
         )
 
 

@@ -91,7 +91,10 @@ class GroupReport:
 def require_settled(store: Store, meta: IndexMeta) -> None:
     """Raise StoreError while the index is changing its scheme."""
     if meta.next is not None:
-        raise StoreError(f"{store.where} is changing its scheme: finish that first, esdedup switch")
+        raise StoreError(
+            f"{store.where} is changing its scheme: finish that first (`esdedup switch -i"
+            f" {store.index}`)"
+        )
 
 
 def mark_paths(meta: IndexMeta) -> list[str]:

@@ -142,7 +142,8 @@ class Schemes:
             if answer.status == 403:
                 log.warning(
                     "no right to simulate the template of %r: the documents that create it pass"
-                    " without tokens (run esdedup backfill)",
+                    " without tokens (run `esdedup backfill -i %s`)",
+                    index,
                     index,
                 )
         if not isinstance(template, dict):

@@ -503,7 +503,8 @@ class Dedup:
             reason = "its text changed since it was compared"
             if document.tokens_in(self.meta.field).get("digest") == compared_digest:
                 reason = (
-                    "its tokens are not of its present text (`esdedup backfill` with `stale` set)"
+                    "its tokens are not of its present text (run `esdedup backfill -i"
+                    f" {self.store.index}` with `stale`)"
                 )
         elif original not in originals:
             reason = f"its original {original!r} is gone, or its text changed since it was compared"

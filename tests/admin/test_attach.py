@@ -81,10 +81,17 @@ def test_an_index_from_bare_to_searched(url: str, name: str) -> None:
 
     call(url, "POST", f"/{name}/_update/d4?refresh=true", {"doc": {"body": words(999)}})
     call(url, "POST", f"/{name}/_update/d5?refresh=true", {"doc": {"body": None}})
-    (line,) = esdedup_command(url, "check", "-i", name).json
+    fill(url, name, {"new": {"body": words(998)}})
+    checked = esdedup_command(url, "check", "-i", name)
+    (line,) = checked.json
     assert line["stale"] == {"count": 2, "examples": ["d4", "d5"]}
+    advice = (
+        f"To fill in missing tokens, and renew stale ones: esdedup backfill --index {name} --stale"
+    )
+    assert [text for text in checked.err.splitlines() if "backfill" in text] == [advice]
     renewed = esdedup_command(url, "backfill", "-i", name, "--stale")
-    assert renewed.json[0]["written"] == 2
+    assert (renewed.status, renewed.json[0]["written"]) == (0, 3)
+    call(url, "DELETE", f"/{name}/_doc/new?refresh=true")
     found = all_documents(url, name)
     assert found["d4"]["esdedup"] == expected(words(999))
     assert set(found["d5"]["esdedup"].values()) == {None}
@@ -283,7 +290,10 @@ def test_a_data_stream(opensearch_url: str, tmp_path: Path) -> None:
     fill(url, name, {f"e{n}": {"text": words(n), **stamp} for n in range(10)}, "create")
     ran = esdedup_command(url, "attach", "-i", name)
     assert ran.status == 0, ran.err
-    assert f"add 'esdedup-{name}' to composed_of" in ran.err
+    # The component template is installed, so that one step remains.
+    assert f"add 'esdedup-{name}' to composed_of of '{name}'" in ran.err
+    assert "esdedup template" not in ran.err
+    assert f"Documents that are there already: esdedup backfill --index {name}" in ran.err
     assert call(url, "GET", f"/_index_template/{name}")["index_templates"][0]["index_template"][
         "index_patterns"
     ] == [f"{name}*"]
@@ -291,8 +301,11 @@ def test_a_data_stream(opensearch_url: str, tmp_path: Path) -> None:
     checked = esdedup_command(url, "check", "-i", name)
     assert checked.status == 1
     assert "composed_of" in checked.err
+    assert "esdedup template" not in checked.err
     call(url, "PUT", f"/_index_template/{name}", {**template, "composed_of": [f"esdedup-{name}"]})
     assert esdedup_command(url, "check", "-i", name).status == 0
+    again = esdedup_command(url, "attach", "-i", name)
+    assert (again.status, again.err) == (0, "")
     # Ours of another scheme.
     ours = call(url, "GET", f"/_component_template/esdedup-{name}")["component_templates"][0]
     other = json.loads(json.dumps(ours["component_template"]).replace('"seed": 1', '"seed": 2'))
@@ -300,7 +313,9 @@ def test_a_data_stream(opensearch_url: str, tmp_path: Path) -> None:
     checked = esdedup_command(url, "check", "-i", name)
     assert checked.status == 1
     assert f"`esdedup template -i {name}` with --install" in checked.err
-    assert esdedup_command(url, "template", "-i", name, "--install").status == 0
+    assert "composed_of" not in checked.err
+    installed = esdedup_command(url, "template", "-i", name, "--install")
+    assert (installed.status, "composed_of" in installed.err) == (0, False)
     assert esdedup_command(url, "check", "-i", name).status == 0
     call(url, "POST", f"/{name}/_rollover")
     source = tmp_path / "more.jsonl"
@@ -358,8 +373,11 @@ def test_a_template_before_the_first_index(url: str, name: str) -> None:
     assert ran.status == 0, ran.err
     assert ran.out.startswith(f"PUT _component_template/esdedup-{name}\n")
     assert f"add 'esdedup-{name}' to composed_of" in ran.err
+    assert "with --install" not in ran.err
     body = {"index_patterns": [f"{name}-*"], "priority": 400, "composed_of": [f"esdedup-{name}"]}
     call(url, "PUT", f"/_index_template/{name}", body)
+    again = esdedup_command(url, *command, "--text-field", "title", "--text-field", "body")
+    assert "composed_of" not in again.err
     fill(url, f"{name}-1", {"1": {"title": "x", "body": words(1)}})
     checked = esdedup_command(url, "check", "-i", f"{name}-1")
     assert checked.json[0]["text_fields"] == ["title", "body"]

@@ -2,13 +2,22 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import esdedup
 from esdedup import admin
-from esdedup.exceptions import StoreError
-from tests.helpers.commands import Ran, all_documents, call, esdedup_command, fill, words
+from esdedup.exceptions import StoreError, UsageError
+from tests.helpers.commands import (
+    Ran,
+    all_documents,
+    call,
+    esdedup_command,
+    fill,
+    run_command,
+    words,
+)
 
 
 @pytest.fixture
@@ -122,3 +131,28 @@ def test_a_data_stream(opensearch_url: str, name: str) -> None:
     call(url, "DELETE", f"/_data_stream/{stream}")
     call(url, "DELETE", f"/_index_template/{stream}")
     call(url, "DELETE", f"/_component_template/esdedup-{stream}")
+
+
+def test_roles_are_merged() -> None:
+    merged = admin.role(["similar", "dedup-move"], "elasticsearch", "news", "copies")
+    alone = [admin.role("similar", "elasticsearch", "news")]
+    alone.append(admin.role("dedup-move", "elasticsearch", "news", "copies"))
+    rights = [_rights(role) for role in (merged, *alone)]
+    assert rights[0] == rights[1] | rights[2]
+    command = ("check", "--role", "similar", "--role", "dedup-move", "--to", "copies")
+    options = ("--product", "elasticsearch", "--index", "news", "--json")
+    assert run_command(*command, *options).json == [merged]
+    with pytest.raises(
+        UsageError, match="roles similar, dedup-move are for two indices: give `to`"
+    ):
+        admin.role(["similar", "dedup-move"], "elasticsearch", "news")
+
+
+def _rights(role: dict[str, Any]) -> set[tuple[str, str]]:
+    """Return the pairs of an index and a right of a role of Elasticsearch."""
+    return {
+        (index, right)
+        for part in role["indices"]
+        for index in part["names"]
+        for right in part["privileges"]
+    }

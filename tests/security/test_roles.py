@@ -99,7 +99,7 @@ def test_a_message_names_the_missing_right_and_how_to_see_all(
     assert "403" in ran.err
     assert missing in ran.err
     command = tried.partition("-")[0]
-    assert f"esdedup check --role {command}" in ran.err
+    assert f"esdedup check --index {name} --role {command}" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_an_index_is_not_closed_by_a_user_without_a_right(
     ran = secured.run("attach", "-i", name, "--server", "--yes", user=name)
     assert ran.status == 1
     assert missing.removesuffix("*") in ran.err
-    assert "esdedup check --role attach, or attach-server" in ran.err
+    assert f"esdedup check --index {name} --role attach, or attach-server" in ran.err
     assert state() == before
 
 
@@ -217,7 +217,7 @@ def test_a_message_of_a_command_without_roles_names_those_of_another(
     secured.make_user(name, role("query", secured.product, name))
     ran = secured.run(*command.replace("INDEX", name).split(), user=name)
     assert ran.status == 1
-    assert f"esdedup check --role {known}" in ran.err
+    assert f"--role {known}" in ran.err
 
 
 def test_check_prints_a_role_that_the_server_takes(secured: Secured, name: str) -> None:

@@ -70,18 +70,15 @@ def attach_command(
             output.confirm(f"Close and open {', '.join(closed)}?", yes)
         admin.attach(cluster, plan)
         if plan.named.kind == "data stream":
-            _warn_of_next(cluster, plan)
+            message(admin.advice_on_next(cluster, plan))
+        missing = admin.missing_tokens(cluster, plan)
     changed = sum(change.mapping is not None for change in plan.changes)
     indices = count(len(plan.changes), "index", "indices")
     field = plan.meta.analyzed if plan.meta.scheme.by_server else plan.meta.field
-    message(f"{changed} of {indices} got the field {field!r} at {target.address}")
-    if any(not change.stopped for change in plan.changes):
+    if changed:
+        message(f"{changed} of {indices} got the field {field!r} at {target.address}")
+    if missing != 0 and any(not change.stopped for change in plan.changes):
         message(f"Documents that are there already: esdedup backfill --index {target.index}")
-
-
-def _warn_of_next(cluster: admin.Cluster, plan: admin.AttachPlan) -> None:
-    if not admin.next_has_fields(cluster, plan):
-        message(admin.advice_on_next(plan.named.name))
 
 
 @dataclass(frozen=True)
@@ -154,14 +151,16 @@ def template_command(
         if install:
             admin.install_template(cluster, plan)
             message(f"component template {template.name!r} is installed at {target.address}")
-        _warn_of_next(cluster, plan)
+        message(admin.advice_on_next(cluster, plan))
 
 
 def check_command(
     target: ClusterTarget,
     no_stale: bool = setting(False, "Skip the search for stale tokens, which reads all texts."),
-    role: str | None = setting(
-        None, "Print the least role for this command instead.", metavar="COMMAND"
+    role: list[str] | None = setting(
+        None,
+        "Print the least role for this command instead; may be repeated.",
+        metavar="COMMAND",
     ),
     to: str | None = setting(None, "With --role: the index to move to.", metavar="INDEX"),
     product: admin.Product | None = setting(
@@ -177,10 +176,10 @@ def check_command(
     duplicates whose original is gone, and checks the mapping. The exit status is 1 if there is
     something to do.
 
-    With --role, prints the least rights of a command as a role, to send to the server. --index is a
-    name there, or a pattern such as logs-*.
+    With --role, prints the least rights of commands as one role, to send to the server. --index is
+    a name there, or a pattern such as logs-*.
     """
-    if role is not None:
+    if role:
         if product is None:
             if not target.url and not target.cloud_id:
                 raise UsageError("name the product (--product), or the cluster (--url)")
@@ -265,10 +264,14 @@ def _advise(report: admin.Check, name: str) -> None:
         if obstacle.stops != "nothing"
     }
     fillable = [check for check in indices if check.index not in blocked]
-    if any(check.bare.count or check.other.count for check in fillable):
-        message(f"To fill in tokens: esdedup backfill --index {name}")
+    is_missing = any(check.bare.count or check.other.count for check in fillable)
     if any(check.stale is not None and check.stale.count for check in fillable):
-        message(f"To renew stale tokens: esdedup backfill --stale --index {name}")
+        what = (
+            "fill in missing tokens, and renew stale ones" if is_missing else "renew stale tokens"
+        )
+        message(f"To {what}: esdedup backfill --index {name} --stale")
+    elif is_missing:
+        message(f"To fill in tokens: esdedup backfill --index {name}")
     if any(check.bereft.count for check in indices):
         message(
             "Documents whose original is gone stay hidden with the duplicates. To group them again:"
@@ -284,5 +287,4 @@ def _advise(report: admin.Check, name: str) -> None:
         message("The index computes the tokens when a document is written: none can be stale")
     if len(report.schemes) > 1:
         message(f"The indices hold different schemes: {', '.join(report.schemes)}")
-    if report.next is False:
-        message(admin.advice_on_next(name))
+    message(report.advice_on_next)

@@ -27,7 +27,7 @@ class _Rejects(Protocol):
 
 def backfill_command(
     target: ClusterTarget,
-    stale: bool = setting(False, "Renew tokens that don't fit their text: reads all texts."),
+    stale: bool = setting(False, "Renew stale tokens too: reads all texts."),
     workers: int = options.workers(),
     max_rate: float | None = options.max_rate(),
     dead_letter: Path | None = options.dead_letter(),
@@ -38,7 +38,8 @@ def backfill_command(
     Example: esdedup backfill --index news --workers 4
 
     Run the same command again to resume an interrupted run. A document that another client changes
-    at the same time is read again, never overwritten.
+    at the same time is read again, never overwritten. --stale mends missing and stale tokens in one
+    run.
     """
     effort = admin.Effort(workers, max_rate)
     with target.connected() as cluster:
@@ -49,7 +50,7 @@ def backfill_command(
             raise StoreError(f"no index behind {plan.named.name!r} can be filled as it is")
         with dead_letters(dead_letter, target.index) as letters:
             report = _fill(cluster, effort, letters, plan)
-        now = 0 if stale else admin.plan_backfill(cluster, target.index).waiting
+        now = admin.plan_backfill(cluster, target.index).waiting
     # Documents without a text never get tokens.
     left = max(0, now - report.without_text - report.failed)
     left_out = {obstacle.index for obstacle in plan.left_out}
@@ -95,9 +96,10 @@ def switch_command(
         report = admin.execute_switch(cluster, plan, fill, message)
         _show(report, f"Scheme {following.full_scheme.id} of {plan.name!r}", 0, target, as_json)
         if plan.meta.stop:
+            shows = f"esdedup stats --index {target.index} --hot 10"
             message(
                 f"The stop list ({count(len(plan.meta.stop), 'token')}) was of the old scheme and"
-                " is empty now: esdedup stats --hot shows the large buckets of the new one"
+                f" is empty now: {shows} shows the large buckets of the new one"
             )
         message(f"Searches use scheme {following.full_scheme.id} from now on")
 

@@ -11,6 +11,9 @@ from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.indices import IndexState, Named, path_of, put_metas
 from esdedup.stores.mapping import IndexMeta, analysis_of, index_mapping, meta_of, uncomputed
 
+_UNKNOWN = frozenset({400, 403, 404})
+"""Statuses of requests for templates that leave unknown what there is, such as without a right."""
+
 
 def template_name(name: str) -> str:
     """Return the name of the component template for the next indices behind a name."""
@@ -67,15 +70,13 @@ def next_has_fields(cluster: Cluster, named: Named, meta: IndexMeta) -> bool | N
 
 def next_state(cluster: Cluster, named: Named) -> IndexState | None:
     """Return the mapping and settings of the next index behind a name, or None if unknown."""
-    unknown = frozenset({400, 403, 404})
     path = f"/_index_template/_simulate_index{path_of((named.name, *named.indices)[-1])}"
     if named.kind == "data stream":
-        status, answer = cluster.ask("GET", f"/_data_stream{path_of(named.name)}", allowed=unknown)
-        if status != 200:
+        name = _template_of(cluster, named)
+        if name is None:
             return None
-        template = answer["data_streams"][0]["template"]
-        path = f"/_index_template/_simulate{path_of(template)}"
-    status, answer = cluster.ask("POST", path, allowed=unknown)
+        path = f"/_index_template/_simulate{path_of(name)}"
+    status, answer = cluster.ask("POST", path, allowed=_UNKNOWN)
     if status != 200:
         return None
     template = answer.get("template", {})
@@ -96,10 +97,59 @@ def _flat(settings: Body, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield f"{prefix}{name}", str(value)
 
 
-def advice_on_next(name: str) -> str:
-    """Explain how to give the next indices behind a name our fields."""
+def advice_on_next(cluster: Cluster, named: Named, meta: IndexMeta) -> str | None:
+    """Return what remains to do, so that the next indices behind a name have our fields, if any."""
+    has_fields = next_has_fields(cluster, named, meta)
+    if has_fields:
+        return None
+    name, template = template_name(named.name), _template_of(cluster, named)
+    is_installed = _is_installed(cluster, name, meta)
+    composing = _composing(cluster, name)
+    is_composed = bool(composing) if template is None else template in composing
+    whose = f"the next indices of {named.name!r} will not have these fields"
+    steps = []
+    if not is_installed:
+        steps.append(f"run `esdedup template -i {named.name}` with `install`")
+    if not is_composed:
+        maker = "the index template that makes them" if template is None else repr(template)
+        steps.append(f"add {name!r} to composed_of of {maker}")
+    if steps:
+        limit = ". With `server`, that template can't map the text field"
+        return f"{whose} yet: {', and '.join(steps)}{limit if meta.scheme.by_server else ''}"
+    if has_fields is None or not named.indices:
+        return None
     return (
-        f"the next indices of {name!r} will not have these fields yet: run `esdedup template"
-        f" -i {name}` with `install`, and add {template_name(name)!r} to composed_of of the index"
-        " template that makes them. With `server`, that template can't map the text field"
+        f"{whose}, though {', '.join(map(repr, composing))} has {name!r} in composed_of: another"
+        " index template has a higher priority, or maps the text field of `server`"
     )
+
+
+def _template_of(cluster: Cluster, named: Named) -> str | None:
+    """Return the index template of a data stream, or None if it is unknown."""
+    if named.kind != "data stream":
+        return None
+    path = f"/_data_stream{path_of(named.name)}"
+    status, answer = cluster.ask("GET", path, allowed=_UNKNOWN)
+    return answer["data_streams"][0]["template"] if status == 200 else None
+
+
+def _is_installed(cluster: Cluster, name: str, meta: IndexMeta) -> bool:
+    """Return whether a component template is known to have the fields of a description."""
+    path = f"/_component_template{path_of(name)}"
+    status, answer = cluster.ask("GET", path, allowed=_UNKNOWN)
+    if status != 200 or not answer["component_templates"]:
+        return False
+    template = answer["component_templates"][0]["component_template"]["template"]
+    stored = meta_of(template.get("mappings", {}))
+    return stored is not None and stored.holds(meta)
+
+
+def _composing(cluster: Cluster, name: str) -> list[str]:
+    """Return the index templates that are known to compose a component template."""
+    status, answer = cluster.ask("GET", "/_index_template", allowed=_UNKNOWN)
+    templates = answer["index_templates"] if status == 200 else []
+    return [
+        template["name"]
+        for template in templates
+        if name in template["index_template"].get("composed_of", ())
+    ]

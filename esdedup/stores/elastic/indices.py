@@ -379,5 +379,5 @@ def _changed(index: str, stored: IndexMeta | None) -> StoreError:
     says = "no esdedup fields" if stored is None else f"scheme {stored.scheme.id}"
     return StoreError(
         f"index {index!r} was changed by another client at the same time, and has {says} now: look"
-        " at it (esdedup check), and try again"
+        f" at it (`esdedup check -i {index}`), and try again"
     )

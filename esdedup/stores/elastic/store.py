@@ -179,7 +179,8 @@ class ClusterStore:
     def renew(self, stored: IndexMeta, meta: IndexMeta) -> None:
         if stored.next is not None:
             raise UsageError(
-                f"{self.index!r} is changing its scheme: finish that first (esdedup switch)"
+                f"{self.index!r} is changing its scheme: finish that first (`esdedup switch -i"
+                f" {self.index}`)"
             )
         named, states, current = indices.attached(self.cluster, self.index)
         if current != stored:
