@@ -79,13 +79,9 @@ _MODULES = {
     "admin.attaching": "AttachPlan MappingChange attach missing_tokens plan_attach plan_next",
     "admin.backfilling": "BackfillPlan Effort backfill plan_backfill",
     "admin.checking": "Check IndexCheck Tally check",
-<<<<<<< HEAD
-    "admin.component_templates": "TemplatePlan install_template next_has_fields plan_template",
+    "admin.component_templates": "TemplatePlan advice_on_next install_template plan_template",
     "admin.diagnosis": "Diagnosis diagnose",
     "admin.installation": "Installation describe_installation",
-=======
-    "admin.component_templates": "TemplatePlan advice_on_next install_template plan_template",
->>>>>>> 68ad4856 (attach, template and check name only the steps that remain, and backfill mends missing and stale tokens in one run)
     "admin.obstacles": "Obstacle",
     "admin.readiness": "check_ready check_writable",
     "admin.roles": "Product role roles_of roles_path",
