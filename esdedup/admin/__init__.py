@@ -70,7 +70,7 @@ __all__ = [
     "Weighed", "Weighing", "advice_on_next", "attach", "backfill", "be_a_program", "check",
     "check_ready", "check_writable", "connected", "connection_to", "describe_installation",
     "design_scheme", "diagnose", "execute_switch", "indices", "install_template", "missing_tokens",
-    "next_has_fields", "plan_attach", "plan_backfill", "plan_next", "plan_switch", "plan_template",
+    "plan_attach", "plan_backfill", "plan_next", "plan_switch", "plan_template",
     "role", "roles_of", "roles_path", "sample_neighbours", "seconds", "serve_proxy", "serve_review",
     "switch", "weigh",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from esdedup.admin.roles import RIGHTS, ROLES
+from esdedup.admin.roles import RIGHTS, ROLES, Needs, Part
 from esdedup.exceptions import EsdedupError
 from esdedup.index import Index
 from esdedup.index import open as open_index
@@ -24,7 +24,7 @@ _NO_SECURITY = frozenset({400, 403, 404, 405, 500, 501})
 class Rights:
     """What the user of a connection may do with an index.
 
-    allowed: names of roles of `esdedup check --role` whose rights the user has.
+    allowed: names of roles (`roles.ROLES`) whose rights the user has.
     lacking: names of the other roles.
     """
 
@@ -94,7 +94,7 @@ def rights_of(cluster: Cluster, index: str) -> Rights | None:
     """
     if cluster.is_opensearch:
         return None
-    patterns = {"index": index, "judgements": f"{PREFIX}{index}"}
+    patterns: dict[Part, str] = {"index": index, "judgements": f"{PREFIX}{index}"}
     grants = [RIGHTS[right]["elasticsearch"] for needs in ROLES.values() for right in _names(needs)]
     in_cluster = {privilege for grant in grants for privilege in grant.get("cluster", ())}
     on_index = {privilege for grant in grants for privilege in grant.get("index", ())}
@@ -111,21 +111,17 @@ def rights_of(cluster: Cluster, index: str) -> Rights | None:
     return Rights(tuple(allowed), tuple(name for name in names if name not in allowed))
 
 
-def _names(needs: Mapping[str, object]) -> list[str]:
-    return [right for rights in needs.values() if isinstance(rights, list) for right in rights]
+def _names(needs: Needs) -> list[str]:
+    return [right for rights in needs.values() for right in rights]
 
 
-def _has_all(
-    answer: Mapping[str, object], needs: Mapping[str, object], patterns: Mapping[str, str]
-) -> bool:
+def _has_all(answer: Mapping[str, object], needs: Needs, patterns: Mapping[Part, str]) -> bool:
     """Return whether an answer grants every right of a role."""
     cluster, indices = answer["cluster"], answer["index"]
     assert isinstance(cluster, Mapping)
     assert isinstance(indices, Mapping)
     for part, pattern in patterns.items():
-        rights = needs.get(part, [])
-        assert isinstance(rights, list)
-        for right in rights:
+        for right in needs.get(part, ()):
             grant = RIGHTS[right]["elasticsearch"]
             if not all(cluster[privilege] for privilege in grant.get("cluster", ())):
                 return False

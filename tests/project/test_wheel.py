@@ -50,7 +50,7 @@ def environment_of(python: Path, folder: Path, *requirements: str) -> Path:
     """Return the folder of programs of an empty environment with the requirements."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     subprocess.run([python, "-m", "venv", folder], check=True, env=clean)
-    pip = [folder / "bin" / "pip", "install", "--quiet", *requirements]
+    pip = [str(folder / "bin" / "pip"), "install", "--quiet", *requirements]
     done = subprocess.run(pip, check=False, env=clean, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder / "bin"
