@@ -16,7 +16,7 @@ from esdedup.cli.output import message
 def doctor_command(
     target: Target, as_json: bool = setting(False, "Print JSON instead of lines.", "--json")
 ) -> None:
-    """Show what is installed and what an index is, for a report of a bug.
+    """Show what is installed, for a report of a bug.
 
     Example: esdedup doctor -i news > doctor.txt
 
