@@ -158,6 +158,7 @@ COMMANDS = {
             "similar",
             "Print the search for a text's candidates as JSON.",
             other_meanings=("bits",),
+            refused=("within",),
         ),
         "proxy": CommandEntry(
             "proxy",

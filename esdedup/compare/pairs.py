@@ -5,7 +5,7 @@ The cost grows with documents plus candidate pairs.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, overload
 
@@ -34,6 +34,8 @@ from esdedup.text.arrays import F64, I64
 from esdedup.text.strings import Numbers, Strings
 
 _AT_ONCE = 1 << 16
+_INDICES = {"left_index": "string", "right_index": "string"}
+"""Columns of the indices that the ids of documents begin with, as `Pair` has them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -184,6 +186,20 @@ class SimilarPairs(Tabular):
 
 
 @dataclass(frozen=True, repr=False)
+class PairsInIndices(SimilarPairs):
+    """Similar pairs of documents of which some have an id that several indices have.
+
+    Their table shows the index of these documents.
+    """
+
+    columns: ClassVar[dict[str, str]] = {**SimilarPairs.columns, **_INDICES}
+
+    def table_rows(self) -> Iterator[tuple[object, ...]]:
+        for row, pair in zip(super().table_rows(), self, strict=True):
+            yield *row, pair.left_index, pair.right_index
+
+
+@dataclass(frozen=True, repr=False)
 class DescribedPairs(SimilarPairs):
     """Similar pairs that show fields of their documents, or are of two sets, in their table too."""
 
@@ -196,6 +212,17 @@ class DescribedPairs(SimilarPairs):
         for row, pair in zip(super().table_rows(), self, strict=True):
             in_against = pair.in_against if self.of_against else None
             yield *row, in_against, _as_json(pair.left_source), _as_json(pair.right_source)
+
+
+@dataclass(frozen=True, repr=False)
+class DescribedPairsInIndices(DescribedPairs):
+    """The same of documents of which some have an id that several indices have."""
+
+    columns: ClassVar[dict[str, str]] = {**DescribedPairs.columns, **_INDICES}
+
+    def table_rows(self) -> Iterator[tuple[object, ...]]:
+        for row, pair in zip(super().table_rows(), self, strict=True):
+            yield *row, pair.left_index, pair.right_index
 
 
 def similar_pairs(
@@ -216,7 +243,12 @@ def similar_pairs(
         resources = Resources(run.folder, on_step or no_step)
         columns = read_store(StoreSource(store, plan), run, {}, resources.on_step)
         pairs = pairs_among(columns, plan, resources)
-        return replace(pairs, unattached=store.unattached())
+        pairs = replace(pairs, unattached=store.unattached())
+    if not pairs.repeated:
+        return pairs
+    is_described = isinstance(pairs, DescribedPairs)
+    kind = DescribedPairsInIndices if is_described else PairsInIndices
+    return kind(**{column.name: getattr(pairs, column.name) for column in fields(pairs)})
 
 
 def pairs_among(columns: Columns, plan: Plan, resources: Resources) -> SimilarPairs:

@@ -6,7 +6,7 @@ enough of them, `verify` computes exact similarities, and `union_find` joins sim
 Equal texts are one row from the start. Memory grows with the documents, not with their pairs.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -18,6 +18,7 @@ from esdedup.arguments import check_fields, excluding, for_use, parsed_by, repea
 from esdedup.compare.candidates import Classes, candidates_of
 from esdedup.compare.columns import Columns
 from esdedup.compare.keep_rule import KeepRule, Unordered, before_others, rows_of
+from esdedup.compare.labels import compared, label_at
 from esdedup.compare.plan import Basis, Plan
 from esdedup.compare.resources import DEFAULT_MEMORY, Resources, no_step
 from esdedup.compare.source import (
@@ -43,10 +44,12 @@ from esdedup.sketch.limits import ACTING, Limits, PairSettings
 from esdedup.sketch.measures import Measure
 from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
+from esdedup.stores.fields import value_at
 from esdedup.stores.judgements import Judgement, Judgements, judged_elsewhere, read_judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.tabular import Tabular
 from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
+from esdedup.text.strings import Strings
 
 Method = Literal["components", "leader"]
 _MOST_REGROUPED = 1_000
@@ -203,7 +206,7 @@ class Groups(Tabular):
     of documents that lack a value of the scope, and are in no group. blank: number of documents
     with a blank fingerprint, likewise. conflicts: the groups that are left whole, whose documents
     are representatives of themselves. unattached: indices behind the name whose documents are in no
-    group.
+    group. labels: of all documents, as `labels_of` returns them; None if labels are not compared.
     """
 
     grouping: Grouping
@@ -224,6 +227,7 @@ class Groups(Tabular):
     blank: int = 0
     conflicts: Conflicts = Conflicts()  # noqa: RUF009
     unattached: Unattached = Unattached()  # noqa: RUF009
+    labels: Strings | None = None
 
     columns: ClassVar[dict[str, str]] = {
         "group": "string", "id": "string", "similarity": "double", "distance": "int64",
@@ -276,6 +280,18 @@ class Groups(Tabular):
             yield group.representative, group.representative, None, None
             for member in group.members:
                 yield group.representative, member.id, member.similarity, member.distance
+
+    @property
+    def label_paths(self) -> list[str]:
+        """The fields that `has_same_label` reads."""
+        return [] if self.grouping.conflict is None else [self.grouping.conflict]
+
+    def has_same_label(self, row: int, source: Mapping[str, object]) -> bool:
+        """Return whether a document has the label that was compared. source: its fields now."""
+        if self.grouping.conflict is None or self.labels is None:
+            return True
+        label = value_at(source, self.grouping.conflict)
+        return compared(label) == compared(label_at(self.labels, row))
 
     @cached_property
     def repeated(self) -> int:
@@ -419,6 +435,7 @@ def groups_among(
         unscoped=columns.unscoped,
         blank=columns.blank(plan),
         conflicts=conflicts,
+        labels=None if grouping.conflict is None else columns.labels,
     )
 
 

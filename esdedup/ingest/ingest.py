@@ -179,11 +179,17 @@ def ingest(
     current_meta: returns the index's meta, which may change during the run.
     dead_letter: called with every record that is not written.
 
-    Raises the errors of the store, and of `in_order`. The same call again completes the work.
+    Raises UsageError if the index requires a routing and no field of it is named; the errors of
+    the store, and of `in_order`. The same call again completes the work.
     """
     policy, places = settings.on_duplicate, settings.places
     if settings.routing_field is not None and not store.has_routings:
         raise UsageError("`routing_field` requires an index in a cluster")
+    if settings.routing_field is None and store.requires_routing():
+        raise UsageError(
+            f"{store.where} requires a routing of each document: name the field that has it"
+            " (`routing_field`)"
+        )
     originals = Originals(store, current_meta, policy) if policy.action != "keep" else None
     has_pipeline = policy.writes and store.has_pipeline()
     scope_names = None if originals is None else [*scope_paths(policy.within)]

@@ -35,7 +35,8 @@ IN_THE_PAST: Mapping[Action, str] = {"delete": "deleted", "mark": "marked", "mov
 _KIND = "esdedup dedup"
 _VERSION, _VERSION_OF_MERGES, _READABLE = 3, 4, (1, 2, 3, 4)
 """Since 3, documents are texts, which hold their JSON byte for byte. Version 4 is that of runs in
-which documents that stay take values from their duplicates."""
+which documents that stay take values from their duplicates. A document is restored by its `index`
+and `id`; `full_id`, which names both, is that of an id that several indices have."""
 _BLOCK = 1 << 20
 _COMPRESSED = ".zst"
 

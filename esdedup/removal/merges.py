@@ -73,6 +73,11 @@ class GroupMerges:
     groups: Groups
     merge: Merge
 
+    @property
+    def _paths(self) -> list[str]:
+        """The fields that the values of documents, and their changes, are read from."""
+        return [*self.meta.text_fields, *self.merge.paths, *self.groups.label_paths]
+
     def pages(self) -> Iterator[list[I64]]:
         """Yield groups, each as the rows of its duplicates, until they are many documents."""
         rows = self.groups.duplicate_rows
@@ -91,7 +96,7 @@ class GroupMerges:
 
     def preview(self) -> Iterator[PlannedMerge]:
         """Yield what documents would take now."""
-        paths = [*self.meta.text_fields, *self.merge.paths]
+        paths = self._paths
         with closing(
             self.store.window.in_order(lambda page: self._planned(page, paths), self.pages())
         ) as planned:
@@ -148,7 +153,7 @@ class GroupMerges:
 
     def _values_of(self, page: list[I64]) -> dict[str, dict[str, object]]:
         """Return the values of the fields of duplicates, by id."""
-        paths = [*self.meta.text_fields, *self.merge.paths]
+        paths = self._paths
         rows, values_of = np.concatenate(page).tolist(), dict[str, dict[str, object]]()
         for first in range(0, len(rows), _DOCUMENTS_AT_ONCE):
             documents = self._unchanged(rows[first : first + _DOCUMENTS_AT_ONCE], paths)
@@ -158,19 +163,24 @@ class GroupMerges:
         return values_of
 
     def _unchanged(self, rows: Sequence[int], paths: list[str] | None) -> dict[str, StoredDocument]:
-        """Return the documents of rows that have the text that was compared, by id."""
-        compared = {self.groups.ids[row]: self.groups.digest(row) for row in rows}
-        stored = self.store.hold(list(compared), paths)
+        """Return the documents of rows that have the text and label that were compared, by id."""
+        row_of = {self.groups.ids[row]: row for row in rows}
+        stored = self.store.hold(list(row_of), paths)
         digests = digests_of(
             [document.document for document in stored],
             self.meta.text_fields,
             self.meta.scheme.normalisation,
         )
-        return {
-            document.id: document
-            for document in stored
-            if digests.get(document.id) == compared[document.id] and not document.is_ambiguous
-        }
+
+        def is_unchanged(document: StoredDocument) -> bool:
+            row = row_of[document.id]
+            return (
+                digests.get(document.id) == self.groups.digest(row)
+                and not document.is_ambiguous
+                and self.groups.has_same_label(row, document.source)
+            )
+
+        return {document.id: document for document in stored if is_unchanged(document)}
 
     def _entries(self, page: list[I64]) -> tuple[list[Entry], list[Failure]]:
         """Return the documents to change as they are logged, and those that can't be."""

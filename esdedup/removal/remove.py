@@ -447,20 +447,30 @@ class Dedup:
         return _PageResult(changed_ids, failures)
 
     def _intact_originals(self, rows: Sequence[int]) -> dict[str, Values]:
-        """Return the rows' representatives that have the text that was compared, by id.
+        """Return the rows' representatives that have the text and label that were compared, by id.
 
         Each has the values of the fields that it takes from its duplicates.
         """
         representatives = self.groups.representative[rows].tolist()
         if self.groups.outside:
             return {self.groups.ids[row]: {} for row in representatives}
-        compared = {self.groups.ids[row]: self.groups.digest(row) for row in representatives}
-        documents = self.store.hold(list(compared), [*self.meta.text_fields, *self.merge.paths])
+        row_of = {self.groups.ids[row]: row for row in representatives}
+        paths = [*self.meta.text_fields, *self.merge.paths, *self.groups.label_paths]
+        documents = self.store.hold(list(row_of), paths)
         digests = self._digests(documents)
+
+        def is_intact(document: StoredDocument) -> bool:
+            row = row_of[document.id]
+            return (
+                digests.get(document.id) == self.groups.digest(row)
+                and not document.is_ambiguous
+                and self.groups.has_same_label(row, document.source)
+            )
+
         return {
             document.id: self.merge.values_in(document.source)
             for document in documents
-            if digests.get(document.id) == compared[document.id] and not document.is_ambiguous
+            if is_intact(document)
         }
 
     def _is_kept(self, entry: Entry, originals: Mapping[str, Values]) -> bool:
@@ -506,8 +516,14 @@ class Dedup:
                     "its tokens are not of its present text (run `esdedup backfill -i"
                     f" {self.store.index}` with `stale`)"
                 )
+        elif not groups.has_same_label(row, source):
+            reason = f"its value of {groups.grouping.conflict!r} changed since it was compared"
         elif original not in originals:
-            reason = f"its original {original!r} is gone, or its text changed since it was compared"
+            names = "".join(f" or its value of {path!r}" for path in groups.label_paths)
+            reason = (
+                f"its original {original!r} is gone, or its text{names} changed since it was"
+                " compared"
+            )
         elif self.action != "mark" and (path := self._lacked(document, originals[original])):
             reason = (
                 f"its original {original!r} could not take its value of {path!r}: run this again"

@@ -77,6 +77,9 @@ class Store(Protocol):
         if this process is killed. A file has neither.
         """
 
+    def requires_routing(self) -> bool:
+        """Return whether a new document needs a routing in each index that it may come into."""
+
     def has_pipeline(self) -> bool:
         """Return whether documents may pass an ingest pipeline before they are stored.
 

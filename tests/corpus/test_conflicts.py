@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -112,6 +112,37 @@ def listed_in(output: str) -> list[dict[str, Any]]:
     with Path(left_whole_file(output)).open("rb") as file:
         content = zstandard.ZstdDecompressor().stream_reader(file).read()
     return [json.loads(line) for line in content.splitlines()]
+
+
+@pytest.mark.on_every_server
+@pytest.mark.parametrize("action", ["delete", "mark"])
+def test_a_label_that_changes_before_the_removal_keeps_its_document(
+    place: Place, action: Literal["delete", "mark"]
+) -> None:
+    texts = ["a long text about a bridge over a river", "another one about bread and butter"]
+    records = [
+        {"id": f"{group}{copy}", "text": text, "label": "x", "tags": [f"{group}{copy}"]}
+        for group, text in zip("ab", texts, strict=True)
+        for copy in range(3)
+    ]
+    with esdedup.open(place.target, place.index) as index:
+        index.add(records)
+        planned = index.dedup(conflict="label", collect="tags", action=action, log="log.jsonl")
+        index.update([{"id": "a1", "label": "y"}, {"id": "b0", "label": ["x", "y"]}])
+        report = planned.apply().report
+        assert report is not None
+        reasons = {failure.id: failure.reason for failure in report.failures}
+        # A representative is marked too.
+        assert {*reasons} - {"b0"} == {"a1", "b1", "b2"}
+        assert ("b0" in reasons) == (action == "mark")
+        assert "its value of 'label' changed since it was compared" in reasons["a1"]
+        assert "its original 'b0' is gone, or its text or its value of 'label'" in reasons["b1"]
+        assert index.get("a0").source["tags"] == ["a0", "a2"]
+        assert index.get("b0").source["tags"] == ["b0"]
+        assert index.get("a1").source["label"] == "y"
+        index.undo("log.jsonl")
+        tags = {f"{record['id']}": record["tags"] for record in records}
+        assert {id: index.get(id).source["tags"] for id in tags} == tags
 
 
 @pytest.mark.parametrize("tasks", [0, 2])

@@ -73,8 +73,12 @@ class Generations:
 
     def create(self, index: str) -> None:
         """Create an index, and make it the one that the alias writes to."""
-        mapping = {"mappings": {"properties": self.properties}}
-        self.call("PUT", f"/{index}", mapping)
+        mappings = {"properties": self.properties}
+        if index not in self.indices[:2]:
+            # As a template with our fields does.
+            (first, *_) = self.indices
+            mappings = self.call("GET", f"/{first}/_mapping")[first]["mappings"]
+        self.call("PUT", f"/{index}", {"mappings": mappings})
         scope = {"alias": self.alias, "filter": {"term": {"tenant": "a"}}}
         actions = [
             {"add": {"index": old, **scope, "is_write_index": old == index}}

@@ -53,6 +53,22 @@ def test_documents_are_written_with_the_value_of_a_field(url: str, name: str) ->
     assert routings(url, name)["77"] == "7"
 
 
+@pytest.mark.on_every_server
+def test_a_missing_field_is_reported_before_any_record(url: str, name: str) -> None:
+    make_routed(url, name)
+    write_lines(Path("a.jsonl"), [{"id": n, "text": f"{TEXT} {n}"} for n in range(12)])
+    refused = esdedup_command(url, "index", "a.jsonl", "-i", name)
+    assert (refused.status, refused.out) == (2, "")
+    assert "requires a routing of each document" in refused.err
+    assert "(--routing-field)" in refused.err
+    assert not Path(f"{name}.dead-letter.jsonl").exists()
+    with (
+        esdedup.open(url, name) as index,
+        pytest.raises(UsageError, match="requires a routing of each document"),
+    ):
+        index.add([{"id": "1", "text": TEXT}])
+
+
 def test_a_local_index_has_no_routing() -> None:
     write_lines(Path("a.jsonl"), [{"id": 1, "text": TEXT}])
     refused = run_command("index", "a.jsonl", "--routing-field", "user")

@@ -122,8 +122,9 @@ def pairs_command(
             results.check()
         _in_files(files, of_files, sets, limits, letters, show)
         return
-    of_sets = ["against", "only_between"]
-    refuse([*of_sets, *(option.name for option in fields(FileOptions))], "requires FILES")
+    of_sets = "requires FILES: esdedup similar --batch FILES compares files with an index"
+    refuse(["against", "only_between"], of_sets)
+    refuse([*(option.name for option in fields(FileOptions))], "requires FILES")
     if not results.is_standard_output:
         results.check()
     with target.open() as index:

@@ -111,6 +111,8 @@ class ClusterStore:
         # The indices that names of aliases and data streams have stood for.
         self._behind: dict[str, frozenset[str]] = {}
         self._several: bool | None = None
+        # Whether all indices behind the name require a routing.
+        self._needs_routing: bool | None = None
         # Those behind the name, when its mappings were last read.
         self._indices: frozenset[str] = frozenset()
         # Those without our fields, when `meta` last read them.
@@ -203,6 +205,11 @@ class ClusterStore:
             yield
         finally:
             indices.resume(self.cluster, self.index)
+
+    def requires_routing(self) -> bool:
+        if self._needs_routing is None:
+            self._mappings()
+        return bool(self._needs_routing)
 
     def has_pipeline(self) -> bool:
         path, params = f"{self._path}/_settings", {"flat_settings": "true"}
@@ -654,6 +661,10 @@ class ClusterStore:
             return None
         self._several = len(answer) > 1 or any(name.startswith(".ds-") for name in answer)
         self._indices = frozenset(answer)
+        self._needs_routing = all(
+            described["mappings"].get("_routing", {}).get("required", False)
+            for described in answer.values()
+        )
         return {index: described["mappings"] for index, described in answer.items()}
 
     def _is_behind(self, name: str, index: str) -> bool:

@@ -148,6 +148,9 @@ class LocalStore:
     def loading(self, fast: bool) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def requires_routing(self) -> bool:
+        return False
+
     def has_pipeline(self) -> bool:
         return False
 

@@ -52,6 +52,12 @@ def test_both_are_found_by_every_command(url: str, name: str, generations: tuple
     assert (pairs.json[1]["left"], pairs.json[1]["right"]) == ("2", "3")
     assert "left_index" not in pairs.json[1]
     assert "2 documents have ids that several indices have: shown as INDEX/ID" in pairs.err
+    as_table = esdedup_command(url, "pairs", "-i", name, "-o", "-")
+    indices = [(pair.get("left_index"), pair.get("right_index")) for pair in as_table.json]
+    assert indices == [(first, second), (None, None)]
+    with_sources = esdedup_command(url, "pairs", "-i", name, "--source", "date", "-o", "-")
+    assert with_sources.json[0]["right_index"] == second
+    assert "2026-02-01" in with_sources.json[0]["right_source"]
     shown = esdedup_command(url, "pairs", "-i", name, "--table")
     # A long id is on several lines.
     assert "000002/1" in shown.out
