@@ -48,6 +48,7 @@ def clean(
     id_field: str | None = None,
     format: Format | None = None,
     encoding: str | None = None,
+    delimiter: str | None = None,
     scheme: Scheme | None = None,
     sketch: str | None = None,
     threshold: float | None = ACTING,
@@ -89,6 +90,7 @@ def clean(
     id_field: the field of the id; None for `id`, or the path and the line.
     format: of all files, such as "jsonl"; None for that of the file's ending.
     encoding: of all files, such as "gb18030"; None for UTF-8.
+    delimiter: of CSV files, such as ";"; None for a comma.
     scheme: of the tokens; None for one whose bands reach the recall at the threshold.
     sketch: name of the sketch to compare by; None for the scheme's first.
     threshold: minimum Jaccard similarity, 0 to 1.
@@ -135,9 +137,8 @@ def clean(
     merge = Merge.parse(collect, fill)
     if unit is not None:
         _check_alone(grouping, merge, against, update, only_between)
-    request = _request(
-        files, output, Reading(format, encoding, names_of(text_field), id_field), dead_letter
-    )
+    reading = Reading(format, encoding, names_of(text_field), id_field, delimiter=delimiter)
+    request = _request(files, output, reading, dead_letter)
     request = replace(
         request,
         against=_entries(against),
@@ -167,6 +168,7 @@ def decontaminate(
     id_field: str | None = None,
     format: Format | None = None,
     encoding: str | None = None,
+    delimiter: str | None = None,
     scheme: Scheme | None = None,
     removed: Path | None = None,
     work: Path | None = None,
@@ -190,6 +192,7 @@ def decontaminate(
     id_field: the field of the id; None for `id`, or the path and the line.
     format: of all files, such as "jsonl"; None for that of the file's ending.
     encoding: of all files, such as "gb18030"; None for UTF-8.
+    delimiter: of CSV files, such as ";"; None for a comma.
     scheme: how texts become words; None for the default one.
     removed: file for the list of what is removed; None for `_removed.jsonl.zst` in the output.
     work: folder to resume from; None for one beside the output.
@@ -203,9 +206,8 @@ def decontaminate(
     if not 0.0 < share <= 1.0:
         raise UsageError(f"share {share}: use a share above 0, up to 1")
     check_masking(mask)
-    request = _request(
-        files, output, Reading(format, encoding, names_of(text_field), id_field), dead_letter
-    )
+    reading = Reading(format, encoding, names_of(text_field), id_field, delimiter=delimiter)
+    request = _request(files, output, reading, dead_letter)
     request = replace(
         request,
         against=_entries(against),

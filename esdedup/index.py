@@ -408,14 +408,17 @@ class Index:
         limits: Limits,
         filters: Sequence[Fields] = (),
         encoding: str | None = None,
+        delimiter: str | None = None,
     ) -> Iterator[list[RecordQuery]]:
         """Yield the queries of the records of files, many at once, for `similar_many`.
 
         limits: those of the search, whose sketch has the fields of the text.
-        filters: as of `similar`. encoding: of the files, by default UTF-8.
+        filters: as of `similar`. encoding: of the files, by default UTF-8. delimiter: of CSV files,
+        by default a comma.
         """
         text_fields = self.meta_of(limits).text_fields
-        return queries_in_files(files, text_fields, filters, encoding, limits.within)
+        within = limits.within
+        return queries_in_files(files, text_fields, filters, encoding, within, delimiter)
 
     @staticmethod
     def text_in_file(file: str, encoding: str | None = None) -> str:

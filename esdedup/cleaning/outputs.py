@@ -184,6 +184,7 @@ class CleanFiles:
         return {
             "format": self.format,
             "encoding": self.reading.encoding,
+            **({"delimiter": self.reading.delimiter} if self.reading.delimiter else {}),
             "text fields": [*self.reading.text_fields],
             "id field": self.reading.id_field,
             "output": self.output,

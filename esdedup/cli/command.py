@@ -574,7 +574,8 @@ def _check_values(explicit: Mapping[str, Any], options: Iterable[Any]) -> None:
         value = explicit.get(option.name)
         # An empty path is the current folder by the time it comes here.
         empty = ("", ".") if isinstance(value, Path) else ("",)
-        if isinstance(value, str | Path) and str(value).strip() in empty:
+        # A tab is a delimiter.
+        if isinstance(value, str | Path) and str(value).strip(" ") in empty:
             raise UsageError(f"{option_of(option.name)} is empty: leave it out, or name it")
 
 

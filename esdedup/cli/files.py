@@ -45,6 +45,7 @@ class FileOptions(options.SchemeOptions):
         show_default="UTF-8",
         metavar="NAME",
     )
+    delimiter: str | None = options.delimiter()
     id_field: str | None = setting(
         None,
         "Field with the document's id, or path.",
@@ -67,11 +68,13 @@ class FileOptions(options.SchemeOptions):
 
     def named(self, arguments: list[str], columns: Sequence[str] = ()) -> list[str]:
         """Return the files that arguments name. columns: those that each must have, as a table."""
-        return Reading(self.format, self.encoding).files(arguments, columns)
+        return self.reading(("text",)).files(arguments, columns)
 
     def reading(self, text_fields: Sequence[str]) -> Reading:
         """Return how the records are read. text_fields: of these."""
-        return Reading(self.format, self.encoding, text_fields, self.id_field)
+        return Reading(
+            self.format, self.encoding, text_fields, self.id_field, delimiter=self.delimiter
+        )
 
     def chunks(
         self,

@@ -52,6 +52,14 @@ server = partial(setting, False, "Let the index compute the tokens, whoever writ
 distance = partial(
     setting, None, "With --bits: distance up to which queries are complete.", "-d", bounds=(0, None)
 )
+delimiter = partial(
+    setting,
+    None,
+    "Delimiter of CSV files, such as ; or \\t for a tab.",
+    metavar="CHARACTER",
+    rare=True,
+    show_default="a comma",
+)
 against_field = partial(
     setting,
     None,

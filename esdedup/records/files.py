@@ -43,6 +43,33 @@ Format = Literal[TextFormat, TableFormat, "file"]
 
 
 @dataclass(frozen=True)
+class Delimited:
+    """The format of CSV files with another delimiter than a comma; other files are as without it.
+
+    delimiter: one character.
+    format: of all files, or None to go by their endings.
+
+    Raises UsageError for another delimiter, and for a format other than CSV.
+    """
+
+    delimiter: str
+    format: Format | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
+            raise UsageError(
+                f"`delimiter` {self.delimiter!r}: use one character, such as ; or | or a tab"
+            )
+        if self.format not in (None, "csv"):
+            raise UsageError(f"`delimiter` can't be combined with `format` {self.format}")
+
+    @staticmethod
+    def named(delimiter: str, format: Format | None = None) -> "Delimited":
+        r"""Return the format by a delimiter as users name it: a tab also as \t, as in shells."""
+        return Delimited("\t" if delimiter == r"\t" else delimiter, format)
+
+
+@dataclass(frozen=True)
 class ReadSizes:
     """How many records a chunk has, and how long a record can be.
 
@@ -174,7 +201,7 @@ def check_file(
 
 def read_records(
     path: str,
-    format: Format | None = None,
+    format: Format | Delimited | None = None,
     encoding: str | None = None,
     columns: Sequence[str] | None = None,
     sizes: ReadSizes = SIZES,
@@ -184,8 +211,8 @@ def read_records(
     columns: of a table, the columns to read, None for all. The file may lack some of them.
     Raises UsageError if the file can't be opened, InputError if it breaks off.
     """
-    format = format or format_of(path)
-    if format not in get_args(TableFormat):
+    kind = (format.format if isinstance(format, Delimited) else format) or format_of(path)
+    if kind not in get_args(TableFormat):
         # A pipe may give one line after the other, and each is waited for.
         sizes = replace(sizes, documents=_LINES_AT_ONCE)
     for chunk in chunks_of_file(path, format, None, encoding, columns, sizes):
@@ -194,7 +221,7 @@ def read_records(
 
 def chunks_of_file(
     path: str,
-    format: Format | None = None,
+    format: Format | Delimited | None = None,
     on_bytes: Callable[[int], None] | None = None,
     encoding: str | None = None,
     columns: Sequence[str] | None = None,
@@ -204,6 +231,9 @@ def chunks_of_file(
 
     on_bytes: called with the number of bytes read from the file since the last call.
     """
+    delimiter = ","
+    if isinstance(format, Delimited):
+        delimiter, format = format.delimiter, format.format
     format = format or format_of(path)
     if format == "parquet" or format == "arrow":
         fields, report = check_file(path, format, encoding), on_bytes or (lambda _: None)
@@ -222,7 +252,7 @@ def chunks_of_file(
         return
     with opened(path, encoding) as (file, stream):
         position, seekable = 0, file.seekable()
-        for chunk in _chunks_of_text(name_of(path), format, stream, sizes):
+        for chunk in _chunks_of_text(name_of(path), format, stream, sizes, delimiter):
             if on_bytes is not None and seekable:
                 on_bytes(file.tell() - position)
                 position = file.tell()
@@ -231,7 +261,7 @@ def chunks_of_file(
 
 def chunks_of_files(
     paths: Iterable[str],
-    format: Format | None = None,
+    format: Format | Delimited | None = None,
     on_bytes: Callable[[int], None] | None = None,
     encoding: str | None = None,
     columns: Sequence[str] | None = None,
@@ -279,14 +309,17 @@ def _too_long(longest: int) -> str:
 
 
 def _chunks_of_text(
-    name: str, format: TextFormat, stream: io.TextIOWrapper, sizes: ReadSizes
+    name: str, format: TextFormat, stream: io.TextIOWrapper, sizes: ReadSizes, delimiter: str
 ) -> Iterator[Chunk]:
     """Yield the records of an opened file in chunks. name: of the file, in records."""
     is_array = format == "jsonl" and begins_with(stream, "[")
     if is_array or format in ("csv", "tsv"):
         # Only from the beginning of such a file it is known where a record ends.
-        read = _read_array if is_array else _read_rows
-        records = read(name, format, stream, sizes.longest)
+        records = (
+            _read_array(name, stream, sizes.longest)
+            if is_array
+            else _read_rows(name, format, stream, sizes.longest, delimiter)
+        )
         yield from chunks_of_records(records, replace(sizes, characters=sizes.bytes))
         return
     # A small compressed file may hold a billion empty lines.
@@ -449,9 +482,7 @@ def _object(raw: str) -> Fields:
     return source
 
 
-def _read_array(
-    name: str, _: TextFormat, stream: io.TextIOWrapper, longest: int
-) -> Iterator[Record | BadRecord]:
+def _read_array(name: str, stream: io.TextIOWrapper, longest: int) -> Iterator[Record | BadRecord]:
     """Yield the elements of one JSON array, by number. Raises InputError if it is not valid."""
     text = stream.read(longest + 1)
     if len(text) > longest:
@@ -498,9 +529,9 @@ def _read_elements(name: str, array: str) -> Iterator[Record | BadRecord]:
 
 
 def _read_rows(
-    name: str, format: TextFormat, stream: io.TextIOWrapper, longest: int
+    name: str, format: TextFormat, stream: io.TextIOWrapper, longest: int, delimiter: str
 ) -> Iterator[Record | BadRecord]:
-    """Yield the records of a table, whose first row names the fields.
+    """Yield the records of a table, whose first row names the fields. delimiter: of CSV.
 
     Raises UsageError for a header that names a field twice, InputError for one that can't be read,
     and for quotes in a TSV that do not match.
@@ -508,7 +539,8 @@ def _read_rows(
     lines = _LinesOfRow(stream, longest)
     csv.field_size_limit(longest)
     # Without strict, a quote that is never closed swallows the rest of the file.
-    reader = csv.reader(lines, strict=True, delimiter="\t" if format == "tsv" else ",")
+    delimiter = "\t" if format == "tsv" else delimiter
+    reader = csv.reader(lines, strict=True, delimiter=delimiter)
     header: list[str] | None = None
     while True:
         lines.of_row.clear()

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from esdedup.exceptions import UsageError
 from esdedup.records.documents import PATH
-from esdedup.records.files import Chunk, Format, Record, check_file, chunks_of_files
+from esdedup.records.files import (
+    Chunk,
+    Delimited,
+    Format,
+    Record,
+    check_file,
+    chunks_of_files,
+)
 from esdedup.records.locations import look_up
 from esdedup.records.paths import files_named
 from esdedup.records.text_files import STDIN, check_encoding
@@ -58,6 +65,7 @@ class Reading:
     text_fields: of the records.
     id_field: of the records, or None.
     advice: what to do if no record has a text.
+    delimiter: of CSV files, one character; None for a comma.
     """
 
     format: Format | None = None
@@ -65,9 +73,21 @@ class Reading:
     text_fields: Sequence[str] = ("text",)
     id_field: str | None = None
     advice: str = "name the field of the text (`text_field`), or of fingerprints (`bits`)"
+    delimiter: str | None = None
+
+    @property
+    def file_format(self) -> Format | Delimited | None:
+        """The format of all files, with their delimiter, or None to go by their names."""
+        if self.delimiter is None:
+            return self.format
+        return Delimited.named(self.delimiter, self.format)
 
     def files(self, arguments: Sequence[str], columns: Sequence[str] = ()) -> list[str]:
-        """Return the files that arguments name, as `files_to_read`."""
+        """Return the files that arguments name, as `files_to_read`.
+
+        Raises UsageError, also for a delimiter that can't be one.
+        """
+        _ = self.file_format
         return files_to_read(arguments, self.format, self.encoding, columns)
 
     def chunks(
@@ -85,7 +105,7 @@ class Reading:
         """
         if columns is not None:
             columns = [*self.text_fields, self.id_field or "id", *columns]
-        chunks = chunks_of_files([*files], self.format, advance, self.encoding, columns)
+        chunks = chunks_of_files([*files], self.file_format, advance, self.encoding, columns)
         if all_files is None or [*all_files] == [*files]:
             return with_checked_fields(chunks, self.text_fields, self.id_field, self.advice)
         self.chunks(all_files, columns=columns)
@@ -134,6 +154,8 @@ def with_checked_fields(
     if read and missing:
         listed = ", ".join(itertools.islice(names, _NAMES)) + (", ..." * (len(names) > _NAMES))
         present = f"There are: {listed or 'none'}"
+        if any(mark in name for name in names for mark in ";|\t"):
+            present += ". The files may have another `delimiter` than a comma"
         first, *others = files
         among = first if not others else f"{first} and {count(len(others), 'more file')}"
         lacking = f"one of the first {count(read, 'record')} has"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.models import Fields, Query
-from esdedup.records.files import BadRecord, Record, check_unicode, read_records
+from esdedup.records.files import BadRecord, Delimited, Record, check_unicode, read_records
 from esdedup.records.text_files import opened
 from esdedup.search.scopes import query_scope, scope_paths
 from esdedup.sketch.within import Within
@@ -48,14 +48,17 @@ def queries_in_files(
     filters: Sequence[Fields] = (),
     encoding: str | None = None,
     within: Within = Within(),  # noqa: B008
+    delimiter: str | None = None,
 ) -> Iterator[list[RecordQuery]]:
     """Yield the queries of the records of files, many at once.
 
     filters: queries that a match must meet too. within: the scope of a record and its matches.
+    delimiter: of CSV files, by default a comma.
     """
+    format = None if delimiter is None else Delimited.named(delimiter)
     columns = [*text_fields, "id", *scope_paths(within)]
     records = itertools.chain.from_iterable(
-        read_records(file, encoding=encoding, columns=columns) for file in files
+        read_records(file, format, encoding, columns) for file in files
     )
     while batch := list(itertools.islice(records, _QUERIES_AT_ONCE)):
         yield [_query_of(record, text_fields, filters, within) for record in batch]

@@ -64,14 +64,15 @@ class _Tasks:
     def read(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Yield the records of the files of some numbers, as `SKETCHED`."""
         files, texts = self.files, self.plan.meta.text_fields
-        id_field, encoding = files.reading.id_field, files.reading.encoding
+        reading = files.reading
+        id_field, encoding = reading.id_field, reading.encoding
         columns = [*texts, id_field or "id", *self.plan.columns]
         for batch in batches:
             for number in batch.column("file").to_pylist():
                 # Documents to compare with precede all others.
                 first = bytes([number >= len(files.against)])
                 path = files.inputs[number]
-                for chunk in chunks_of_file(path, files.format, None, encoding, columns):
+                for chunk in chunks_of_file(path, reading.file_format, None, encoding, columns):
                     read = read_chunk(self.plan, id_field, chunk, is_numbered=True)
                     yield from sketched_records(read, self.plan, number, first)
 
@@ -96,6 +97,7 @@ def dedup_files(
     against: Sequence[str] = (),
     format: Format | None = None,
     encoding: str | None = None,
+    delimiter: str | None = None,
     text_field: TextFields = "text",
     id_field: str | None = None,
     scheme: Scheme | None = None,
@@ -110,9 +112,9 @@ def dedup_files(
     that failed. All executors must reach the files.
 
     spark: None for the session of `spark-submit`. inputs: files, folders and patterns. out: None to
-    write nothing. against: files to compare with. work: the folder of the intermediate tables'
-    folder, by default that of `out`. dead_letter: called on the driver with each record that can't
-    be used.
+    write nothing. delimiter: of CSV files, by default a comma. against: files to compare with.
+    work: the folder of the intermediate tables' folder, by default that of `out`. dead_letter:
+    called on the driver with each record that can't be used.
     grouping: how to group, in place of the settings below.
     sketch: name of the sketch to compare by; None for the scheme's first.
     threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
@@ -144,7 +146,7 @@ def dedup_files(
     compared = files_named([*map(_absolute, against)], format)[0] if against else []
     paths = files_named(inputs, format)[0]
     out = out if out is None else _absolute(out).rstrip("/")
-    reading = Reading(format, encoding, texts, id_field)
+    reading = Reading(format, encoding, texts, id_field, delimiter=delimiter)
     files = CleanFiles(inputs, paths, compared, out, reading)
     tasks, name = _Tasks(files, plan), None
     if out is not None:

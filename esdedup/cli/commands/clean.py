@@ -29,7 +29,7 @@ from esdedup.files import (
 )
 from esdedup.results import Groups
 
-_OF_ITEMS = ("text_field", "format", "encoding", "id_field", "dead_letter", "removed")
+_OF_ITEMS = ("text_field", "format", "encoding", "delimiter", "id_field", "dead_letter", "removed")
 """Options of files that also count for the items, if there is an index in place of files."""
 
 
@@ -157,6 +157,7 @@ def _on_spark(
         request.output,
         format=reading.format,
         encoding=reading.encoding,
+        delimiter=reading.delimiter,
         id_field=reading.id_field,
         text_field=reading.text_fields,
         scheme=scheme,

@@ -244,6 +244,7 @@ def weights_command(
         show_default="UTF-8",
         metavar="NAME",
     ),
+    delimiter: str | None = options.delimiter(),
     as_json: bool = as_json(),
 ) -> None:
     """Weigh words by how many documents have them, for fingerprints.
@@ -260,11 +261,11 @@ def weights_command(
     named = scheme_in(scheme)
     if files:
         refuse([option.name for option in fields(Target)], "can't be combined with FILES")
-        reading = Reading(format, encoding, text_field or ["text"])
+        reading = Reading(format, encoding, text_field or ["text"], delimiter=delimiter)
         texts = _texts_of_files(reading, reading.files(files))
         weighed = admin.weigh(texts, named or Scheme(), weighing)
     else:
-        refuse(("text_field", "format", "encoding"), "requires FILES")
+        refuse(("text_field", "format", "encoding", "delimiter"), "requires FILES")
         with target.open() as index, Progress("Counting") as progress:
             texts = _counted(index.texts(), progress)
             weighed = admin.weigh(texts, named or index.scheme, weighing)

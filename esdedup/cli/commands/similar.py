@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from typer import Exit
 
 from esdedup import Index, Limits, Query, UsageError
-from esdedup.cli import output
+from esdedup.cli import options, output
 from esdedup.cli.command import setting
 from esdedup.cli.files import FileOptions, Reasons
 from esdedup.cli.options import Target, as_json, check_limits, typed
@@ -98,6 +98,7 @@ def similar_command(
     batch: str | None = setting(
         None, "Many texts: a file, folder or pattern, as index reads it.", metavar="FILE"
     ),
+    delimiter: str | None = options.delimiter(),
     source: bool = setting(False, "With JSON: include the fields of each match."),
     as_json: bool = as_json(),
 ) -> None:
@@ -109,9 +110,12 @@ def similar_command(
     (--batch).
     """
     limits = search.limits(limits, {"batch": batch})
+    if batch is None and delimiter is not None:
+        raise UsageError("--delimiter requires --batch")
     with target.open() as index:
         if batch is not None:
-            _answer_all(index, batch, limits, search, _BatchOutput(as_json, source))
+            shown = _BatchOutput(as_json, source)
+            _answer_all(index, batch, limits, search, shown, delimiter)
             return
         limits = search.chosen(index, limits)
         query = search.query(index, limits)
@@ -244,16 +248,22 @@ class _BatchOutput:
 
 
 def _answer_all(
-    index: Index, file: str, limits: Limits, search: SearchOptions, shown: _BatchOutput
+    index: Index,
+    file: str,
+    limits: Limits,
+    search: SearchOptions,
+    shown: _BatchOutput,
+    delimiter: str | None,
 ) -> None:
-    """Show the result of each text of a file."""
+    """Show the result of each text of a file. delimiter: of CSV."""
     reasons = Reasons("... and more")
     texts_by_warning: Counter[str] = Counter()
     answered = 0
     check_limits(index.scheme, limits)
     text_at, chosen = index.meta_of(limits).text_at, index.scheme.chosen(limits)
-    files = FileOptions(encoding=search.encoding).named([file])
-    for batch in index.queries_in_files(files, limits, search.filters(), search.encoding):
+    encoding = search.encoding
+    files = FileOptions(encoding=encoding, delimiter=delimiter).named([file])
+    for batch in index.queries_in_files(files, limits, search.filters(), encoding, delimiter):
         queries: list[tuple[str, Query]] = []
         for record in batch:
             if record.query is None:
