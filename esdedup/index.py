@@ -49,7 +49,7 @@ from esdedup.stores.connection import (
 from esdedup.stores.elastic.bodies import Body, Hit
 from esdedup.stores.elastic.client_connection import Client, connection_through, is_client
 from esdedup.stores.elastic.queries import candidates_of_hits
-from esdedup.stores.fields import parts_of, text_in, text_of, value_at
+from esdedup.stores.fields import parts_of, text_at, text_in, text_of, value_at
 from esdedup.stores.judgements import PREFIX, StoredJudgements, checked_id
 from esdedup.stores.location import IndexLocation
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
@@ -62,6 +62,8 @@ DEFAULT_FILE = "esdedup.db"
 DEFAULT_INDEX = "documents"
 _EXAMPLES = 4
 """Ids that a message names."""
+_EXAMPLE_TEXTS = 20
+"""Documents whose length is that of a usual one."""
 _SECONDS_TO_SHOW = 2.0
 """Timeout of the requests that count the documents for `repr`."""
 
@@ -434,10 +436,21 @@ class Index:
         chosen = scheme.chosen(limits)
         if not result.matches and not chosen.reads_values:
             compared = chosen if query.exclude is None else None
-            warnings += filter(None, [too_short(query.text, scheme, compared)])
+            warnings += filter(None, [too_short(query.text, scheme, compared, self._sample_texts)])
         if not result.matches and chosen.reads_values and query.text == "":
             warnings.append(BLANK_QUERY)
         return warnings
+
+    def _sample_texts(self) -> list[str]:
+        """Return the texts of some documents, none if they can't be read."""
+        text_fields = self.meta.text_fields
+        try:
+            documents = self.store.sample([*text_fields], self.meta, _EXAMPLE_TEXTS, seed=1)
+        except StoreError:
+            # The right to search is not that to read all documents.
+            return []
+        texts = (text_at(document.source, text_fields) for document in documents)
+        return [text for text in texts if text is not None]
 
     def warnings_of_many(
         self, result: Result, limits: Limits, query: Query | None = None

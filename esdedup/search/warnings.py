@@ -1,7 +1,9 @@
 """Warnings, as sentences, that a search or a comparison may have missed documents."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
 
 from esdedup.models import Result, Statistics
 from esdedup.search.buckets import Capped
@@ -11,6 +13,7 @@ from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import SHORTEST_PASSAGE, Scheme
+from esdedup.text.arrays import I64
 from esdedup.text.characters import count
 from esdedup.text.normalise import normalise
 from esdedup.text.words import tokenise
@@ -49,21 +52,34 @@ def missing_matches(
         yield f"{skipped}: matches {lost} missing"
 
 
-def too_short(text: str, scheme: Scheme, chosen: Sketch | None) -> str | None:
+def too_short(
+    text: str, scheme: Scheme, chosen: Sketch | None, sample: Callable[[], Sequence[str]]
+) -> str | None:
     """Return a warning if a text without matches is short, else None.
 
     chosen: the sketch that was searched by; None if the text is a whole document.
+    sample: returns texts of the index, with which a text of `_SHORT_TEXT` or more is compared.
     """
-    texts = normalise([text], scheme.normalisation)
-    words = int(tokenise(texts, scheme.shingling, scheme.seed).counts[0])
+    words = int(_words_of([text], scheme)[0])
     unit = "character" if scheme.shingling.unit == "char" else "word"
     units = count(words, unit)
     if words >= (size := scheme.shingling.size):
-        if words >= _SHORT_TEXT or chosen is None or chosen.passage:
+        if chosen is None or chosen.passage:
             return None
+        compared = ", and whole texts are compared"
+        if words >= _SHORT_TEXT:
+            lengths = _words_of(sample(), scheme)
+            median = int(np.median(lengths)) if lengths.size else 0
+            # A text that a document contains is as similar as its share of the document, at most.
+            if words >= median / 2:
+                return None
+            compared = (
+                f", and half of the documents have {median:,} or more. Whole texts are compared"
+            )
+        way = _way_to_parts(words, unit, scheme)
         return (
-            f"The text has {units}, and whole texts are compared: a longer document that contains"
-            f" it is not similar. {_way_to_parts(words, unit, scheme)}"
+            f"The text has {units}{compared}: a longer document that contains it is not similar."
+            f" {way}"
         )
     if not words:
         return "The text has no words: only documents of the same text are found"
@@ -71,6 +87,12 @@ def too_short(text: str, scheme: Scheme, chosen: Sketch | None) -> str | None:
         f"The text has {units}, fewer than the {size} of a shingle: only texts of just these are"
         " similar"
     )
+
+
+def _words_of(texts: Sequence[str], scheme: Scheme) -> I64:
+    """Return the number of words of each text, or of characters, shape (n,)."""
+    normalised = normalise(texts, scheme.normalisation)
+    return tokenise(normalised, scheme.shingling, scheme.seed).counts
 
 
 def _way_to_parts(words: int, unit: str, scheme: Scheme) -> str:

@@ -239,6 +239,13 @@ def test_a_part_of_a_document_is_no_document() -> None:
     assert "The text has 14 words, and whole texts are compared" in whole
     assert "An index with --passages finds documents that share 12 words in a row" in whole
     assert "No similar documents (Jaccard similarity of 0.5 or more)" in whole
+    # 80 words are few beside documents of 254.
+    part = " ".join(report.split()[:80])
+    assert "The text has 80 words, and half of the documents have 254 or more. Whole texts" in (
+        run("similar", "--text", part).err
+    )
+    other = " ".join(f"word{number}" for number in range(150))
+    assert "are compared" not in run("similar", "--text", other).err
     place = ["--db", "passages.db"]
     assert "--sketch passages finds documents that share 12 words" in run(*search, *place).err
     assert "long" in run(*search, *place, "--sketch", "passages").out
