@@ -10,14 +10,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from esdedup.spark import groups, similar_pairs
+from esdedup.spark import groups, pairs
 
 
 def main(source: str, out: str, threshold: str, method: Any) -> None:
     spark = SparkSession.builder.getOrCreate()
     frame, least = spark.read.parquet(source).select("id", "text"), float(threshold)
     if method == "pairs":
-        found = similar_pairs(frame, threshold=least)
+        found = pairs(frame, threshold=least)
     else:
         found = groups(frame, threshold=least, method=method)
     found.table.write.parquet(out)

@@ -1,4 +1,4 @@
-"""Memory and shuffled bytes of `esdedup.spark.similar_pairs`, by the number of pairs.
+"""Memory and shuffled bytes of `esdedup.spark.pairs`, by the number of pairs.
 
     python -m benchmarks.own.spark_pairs [--corpora boilerplate families] [--shares 0.25 0.5 1]
         [--memory 1g]

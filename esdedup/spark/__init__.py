@@ -6,16 +6,15 @@ try:
     # PySpark requires pandas for mapInArrow.
     import pandas as _  # noqa: F401
 
-    from esdedup.spark.clean import dedup_files
     from esdedup.spark.cluster import read_index, write_groups
-    from esdedup.spark.groups import dedup, groups
-    from esdedup.spark.pairs import SparkReport, SparkResult, similar_pairs
+    from esdedup.spark.file_jobs import clean
+    from esdedup.spark.group_jobs import dedup, groups
+    from esdedup.spark.pair_jobs import SparkReport, SparkResult, pairs
 except ModuleNotFoundError as error:
     raise MissingExtra(
         f"Spark needs {error.name}: pip install 'esdedup[spark]', and the pyspark of your cluster"
     ) from error
 
 __all__ = [
-    "SparkReport", "SparkResult", "dedup", "dedup_files", "groups", "read_index", "similar_pairs",
-    "write_groups",
+    "SparkReport", "SparkResult", "clean", "dedup", "groups", "pairs", "read_index", "write_groups",
 ]  # fmt: skip

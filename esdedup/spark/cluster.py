@@ -24,8 +24,8 @@ from esdedup.exceptions import StoreError, UsageError
 from esdedup.groups.marks import DOCUMENTS_AT_ONCE, NO_MARKS, Wanted, require_settled, write_marks
 from esdedup.models import MOST_SLICES, Document, Failure, Share
 from esdedup.spark.documents import require_of_spark
-from esdedup.spark.pairs import of_index
-from esdedup.spark.tables import Batches, is_remote, mapped
+from esdedup.spark.pair_jobs import of_index
+from esdedup.spark.tables import Batches, errors_of_tasks, is_remote, mapped
 from esdedup.stores import Cluster, stored_meta
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, ConnectionSettings, connection_to
@@ -54,7 +54,7 @@ def read_index(
 ) -> DataFrame:
     """Return the documents of an index that have tokens: columns id, text, and the given fields.
 
-    `similar_pairs` and `groups` compare them by the scheme of the index, which the column of texts
+    `pairs` and `groups` compare them by the scheme of the index, which the column of texts
     carries. Each task reads one slice of a point in time, so that all uses of the result see the
     same documents. Half a pair of surrogates, which Spark can't hold, is replaced by U+FFFD.
 
@@ -131,7 +131,7 @@ def write_groups(
 
     Returns counts that add up to the rows of `df`, with the reasons of at most 1,000 failures.
     Raises UsageError if a column is missing and for judged documents, StoreError while the index
-    is changing its scheme, and the errors of the store; Spark raises its own for those of tasks.
+    is changing its scheme, and the errors of the store.
     """
     require_of_spark(df)
     if missing := [name for name in _GROUPED if name not in df.columns]:
@@ -149,7 +149,8 @@ def write_groups(
             )
         require_settled(store, meta)
         write = partial(_written, connection, index, meta)
-        rows = mapped(grouped.coalesce(writers), write, "report string").collect()
+        with errors_of_tasks():
+            rows = mapped(grouped.coalesce(writers), write, "report string").collect()
         store.refresh()
     report = ChangeReport()
     for row in rows:

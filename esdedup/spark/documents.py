@@ -157,9 +157,9 @@ def numbered(
             raise UsageError(f"column {name!r} is {kind.simpleString()}: use strings")
     # mapInArrow accepts no names with dots.
     names = {"id": id, **{f"text {number}": name for number, name in enumerate(texts)}}
-    columns = [_column(df, name).alias(alias) for alias, name in names.items()]
+    columns = [column_of(df, name).alias(alias) for alias, name in names.items()]
     if keep.field is not None:
-        column = _column(df, keep.field)
+        column = column_of(df, keep.field)
         is_time = isinstance(field_of(df, keep.field).dataType, T.TimestampType)
         if is_time and keep.compared != "time":
             # Texts of times do not sort by time.
@@ -169,7 +169,7 @@ def numbered(
     aliases = {str(name): f"scope {number}" for number, name in enumerate(scope_names)}
     for name, alias in aliases.items():
         field_of(df, name)
-        columns.append(_column(df, name).alias(alias))
+        columns.append(column_of(df, name).alias(alias))
     text_fields = (*(alias for alias in names if alias.startswith("text")),)
     renamed = plan.of_columns(text_fields, keep.field and "keep", plan.within.renamed(aliases))
     rows = mapped(df.select(*columns), partial(_sketched, renamed), from_arrow_schema(SKETCHED))
@@ -195,13 +195,13 @@ def require_one_rule(keep: KeepRule) -> None:
 def field_of(df: DataFrame, name: str) -> T.StructField:
     """Return the field of a column, also a nested one. Raises UsageError if there is none."""
     try:
-        return df.select(_column(df, name)).schema[0]
+        return df.select(column_of(df, name)).schema[0]
     except PySparkException as error:
         columns = ", ".join(df.columns)
         raise UsageError(f"there is no column {name!r}; there are: {columns}") from error
 
 
-def _column(df: DataFrame, name: str) -> Column:
+def column_of(df: DataFrame, name: str) -> Column:
     """Return a column by its name; a name with dots is of a column, or else of a nested field."""
     return F.col(f"`{name.replace('`', '``')}`" if name in df.columns else name)
 

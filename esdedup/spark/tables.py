@@ -7,6 +7,7 @@ costs only the work since the last table.
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import tempfile
 import uuid
@@ -17,15 +18,21 @@ from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from esdedup.exceptions import EsdedupError, UsageError
+from esdedup import exceptions
+from esdedup.exceptions import EsdedupError, MissingExtra, UsageError
 from esdedup.records.locations import look_up, remove
 from esdedup.runs.run import Run
 from esdedup.spark.pairing_sizes import PairingSizes
 
 Batches = Iterator[pa.RecordBatch]
+
+_OF_A_TASK = re.compile(r"^esdedup\.exceptions\.(\w+): (.+)$", re.MULTILINE)
+"""The error of esdedup that ended a task, in the traceback of its Python process."""
+_NO_MODULE = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'")
 
 
 class JobTables(Run):
@@ -55,12 +62,13 @@ class JobTables(Run):
 
         work: None for Spark's checkpoint folder, or for a temporary one if Spark runs on this
         machine. name: of the folder, from which the same job resumes if it fails. Raises UsageError
-        if there is no folder.
+        if there is no folder, and errors as `errors_of_tasks`.
         """
         folder = f"{_parent_of(spark, work)}/{name or f'esdedup-{uuid.uuid4().hex}'}"
         tables = JobTables(spark, folder, result, resumes=name is not None)
         try:
-            yield tables
+            with errors_of_tasks():
+                yield tables
         except BaseException:
             if name is None:
                 with suppress(Exception):
@@ -98,6 +106,27 @@ class JobTables(Run):
 
     def _name_of_table(self, name: str) -> str:
         return name if name == self.result else f"tables/{name}"
+
+
+@contextmanager
+def errors_of_tasks() -> Iterator[None]:
+    """Raise the error of esdedup that ended a task, in place of Spark's with a traceback of Java.
+
+    Raises MissingExtra if the Python of the tasks lacks a package.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        text = str(error)
+        if match := _OF_A_TASK.search(text):
+            raise getattr(exceptions, match[1])(match[2]) from error
+        if match := _NO_MODULE.search(text):
+            package = match[1].partition(".")[0]
+            raise MissingExtra(
+                f"the Python of Spark's workers has no {package}: set PYSPARK_PYTHON to one where"
+                " you ran `pip install 'esdedup[spark]'`, on every machine"
+            ) from error
+        raise
 
 
 def _parent_of(spark: SparkSession, work: str | None) -> str:

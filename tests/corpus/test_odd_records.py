@@ -136,7 +136,7 @@ def test_odd_records_of_each_reader(name: str) -> None:
 def test_odd_records_on_spark(java: None) -> None:
     from pyspark.sql import SparkSession
 
-    from esdedup.spark import similar_pairs
+    from esdedup.spark import pairs
 
     spark = SparkSession.builder.master("local[2]").getOrCreate()
     try:
@@ -148,10 +148,8 @@ def test_odd_records_on_spark(java: None) -> None:
         ):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                pairs = similar_pairs(
-                    spark.createDataFrame(pa.Table.from_pylist(rows)), threshold=0.8
-                )
-            found, report = ids_of(pairs.table.collect()), pairs.report
+                similar = pairs(spark.createDataFrame(pa.Table.from_pylist(rows)), threshold=0.8)
+            found, report = ids_of(similar.table.collect()), similar.report
             assert found == wanted or found in ({("r", "r1")}, {("r", "r2")})
             assert (report.left_out, report.repeated) == (left_out, repeated)
     finally:

@@ -14,7 +14,7 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from esdedup.groups.groups import Method
-from esdedup.spark import dedup, groups, similar_pairs
+from esdedup.spark import dedup, groups, pairs
 
 THRESHOLD = 0.7
 METHODS: tuple[Method, ...] = ("leader", "components")
@@ -35,8 +35,8 @@ def main(file: str, out: str, kind: str = "local") -> None:
     df = spark.createDataFrame(made, "id string, doc struct<body: string>").repartition(3)
     how: Any = {"threshold": THRESHOLD, "text": "DOC.body"}
     found: dict[str, Any] = {"version": pyspark.__version__}
-    with similar_pairs(df, **how) as pairs:
-        found["pairs"] = rows_of(pairs.table)
+    with pairs(df, **how) as similar:
+        found["pairs"] = rows_of(similar.table)
     for method in METHODS:
         with groups(df, method=method, **how) as grouped:
             found[method] = rows_of(grouped.table.select("id", "group", "original", "similarity"))

@@ -143,23 +143,23 @@ def test_a_run_that_fails_resumes(spark: SparkSession, tmp_path: Path) -> None:
     Path("in").mkdir()
     inputs = lines(tmp_path / "in")
     bad: list[BadRecord] = []
-    whole = esdedup.spark.dedup_files(spark, inputs, "whole", dead_letter=bad.append)
+    whole = esdedup.spark.clean(spark, inputs, "whole", dead_letter=bad.append)
     assert len(bad) == whole.failed == 3
     # A folder where one file is written fails its tasks.
     Path("out/.10.jsonl.tmp").mkdir(parents=True)
     tables = list[dict[str, int]]()
     for _ in range(2):
         with pytest.raises(StoreError, match=r"out/10\.jsonl"):
-            esdedup.spark.dedup_files(spark, inputs, "out")
+            esdedup.spark.clean(spark, inputs, "out")
         files = [file for file in Path().glob("out.work-*/tables/**/*") if file.is_file()]
         tables.append({str(file): file.stat().st_mtime_ns for file in files})
     # All tables but the last were there, and none is written again.
     assert any("/shards/" in name for name in tables[0])
     assert tables[0] == tables[1]
     with pytest.raises(UsageError, match="exists: name another"):
-        esdedup.spark.dedup_files(spark, inputs, "out", threshold=0.7)
+        esdedup.spark.clean(spark, inputs[0], Path("out"), threshold=0.7)
     shutil.rmtree("out/.10.jsonl.tmp")
-    assert esdedup.spark.dedup_files(spark, inputs, "out") == whole
+    assert esdedup.spark.clean(spark, inputs, "out") == whole
     assert Path("out/_removed.parquet").is_dir()
     assert contents(Path("out")) == contents(Path("whole"))
     assert {path.name for path in Path().iterdir()} == {"in", "whole", "out"}

@@ -23,9 +23,9 @@ from esdedup.compare.source import FileSource
 from esdedup.records.files import chunks_of_file
 from esdedup.results import Groups, Pair, SimilarPairs
 from esdedup.runs.run import Run
-from esdedup.spark import SparkResult, dedup, groups, similar_pairs, write_groups
+from esdedup.spark import SparkResult, dedup, groups, pairs, write_groups
 from esdedup.spark.documents import numbered as numbered_documents
-from esdedup.spark.pairs import compare, plan_of
+from esdedup.spark.pair_jobs import compare, plan_of
 from esdedup.spark.tables import JobTables
 from tests.spark.sizes import pairing_sizes
 
@@ -179,7 +179,7 @@ def test_large_buckets_are_paired_in_slices(spark: SparkSession, tmp_path: Path)
         pytest.warns(UserWarning, match=r"hold more than 20 documents, up to [1-9]\d\d"),
         pytest.warns(UserWarning, match="pairs are similar") as told,
     ):
-        found = similar_pairs(frame(spark, rows, 4), threshold=0.8, max_per_bucket=20)
+        found = pairs(frame(spark, rows, 4), threshold=0.8, max_per_bucket=20)
     local = pairs_of_files(tmp_path, rows, limits)
     assert rounded(found.table.collect()) == rounded(map(columns_of, local))
     assert len(local) > 20_000
@@ -236,15 +236,15 @@ def test_rows_that_are_left_out_are_told(spark: SparkSession, tmp_path: Path) ->
     ]
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        found = similar_pairs(frame(spark, rows), work=str(tmp_path / "work"))
+        found = pairs(frame(spark, rows), work=str(tmp_path / "work"))
     said = [str(each.message) for each in told if each.category is UserWarning]
     assert [text.partition(":")[0] for text in said] == [
         "2 rows without an id or a text are left out",
         "1 rows have an id that another row has, which stays",
     ]
-    pairs = {(row.left, row.right, row.equal) for row in found.table.collect()}
-    assert ("4", "5", True) in pairs
-    assert pairs <= {("4", "5", True), ("1", "2", True)}
+    rows_of_pairs = {(row.left, row.right, row.equal) for row in found.table.collect()}
+    assert ("4", "5", True) in rows_of_pairs
+    assert rows_of_pairs <= {("4", "5", True), ("1", "2", True)}
     report = found.report
     counts = report.documents, report.left_out, report.repeated, report.without_words
     assert counts == (5, 2, 1, 1)
@@ -261,10 +261,11 @@ def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
         pa.table({"id": ["a"], "text": ["b"], "size": [1.5], "date": [None]})
     )
     wrong: list[tuple[Callable[[], Any], str]] = [
-        (lambda: similar_pairs(df, "body"), "no column 'body'; there are: id, text"),
-        (lambda: similar_pairs(df, id="size"), "column 'size': use ids"),
-        (lambda: similar_pairs(df, "size"), "column 'size' is double: use strings"),
-        (lambda: similar_pairs(df, threshold=2.0), "threshold 2.0"),
+        (lambda: pairs(df, "body"), "no column 'body'; there are: id, text"),
+        (lambda: pairs(df, id="size"), "column 'size': use ids"),
+        (lambda: dedup(df, id="number"), "no column 'number'; there are: id, text"),
+        (lambda: pairs(df, "size"), "column 'size' is double: use strings"),
+        (lambda: pairs(df, threshold=2.0), "threshold 2.0"),
         (lambda: groups(df, keep="newest:day"), "no column 'day'"),
         (lambda: groups(df, keep="newest:date"), "no document has a time"),
         (lambda: groups(df, method="chain"), "method 'chain'"),  # type: ignore[arg-type]
@@ -277,7 +278,7 @@ def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
 
 def test_frames_of_other_libraries_are_rejected(spark: SparkSession) -> None:
     frame = polars.DataFrame({"id": ["a"], "text": ["b"]})
-    calls: list[Callable[[Any], Any]] = [similar_pairs, groups, dedup]
+    calls: list[Callable[[Any], Any]] = [pairs, groups, dedup]
     for call in calls:
         with pytest.raises(UsageError, match=r"df: use a .* of Spark, not polars\.DataFrame"):
             call(frame)
@@ -301,6 +302,11 @@ def test_the_newest_row_stays_however_its_time_is_written(spark: SparkSession) -
         found = groups(frame(spark, rows), keep="newest:at")
     assert {row["group"] for row in found.table.collect()} == {"1"}
     assert found.report.unordered.examples == [("2", "01.03.2026")]
+    with pytest.warns(UserWarning, match=warning):
+        kept = dedup(frame(spark, rows), id="id", keep="newest:at")
+    with kept:
+        assert [row["id"] for row in kept.table.collect()] == ["1"]
+        assert kept.report.unordered.examples == [("2", "01.03.2026")]
     mixed = [{**rows[0]}, {**rows[1], "at": "1772323200000"}]
     with pytest.raises(UsageError, match="document '0' has dates and document '1' has millisec"):
         groups(frame(spark, mixed), keep="newest:at")
@@ -313,7 +319,7 @@ def test_texts_are_compared_by_passages(spark: SparkSession) -> None:
     rows = numbered(texts)
     options: Any = {"scheme": Scheme([esdedup.Passages(3, 4)]), "cover": 0.4, "words": 9}
     local = esdedup.pairs(texts, **options)
-    found = similar_pairs(frame(spark, rows), **options)
+    found = pairs(frame(spark, rows), **options)
     assert rounded(found.table.collect()) == rounded(map(columns_of, local))
     assert len(local) > 100
     assert (found.report.recall, found.report.capped) == (1.0, local.capped)
@@ -344,7 +350,7 @@ def test_fingerprints_are_compared_by_distance(
     rows = [{"id": f"d{row:03}", "code": value} for row, value in enumerate(written)]
     options: Any = {"scheme": Scheme([esdedup.Bits(size, distance, encoding)])}
     df = frame(spark, rows)
-    found = similar_pairs(df, "code", **options)
+    found = pairs(df, "code", **options)
     assert found.report.recall == 1.0
     near = {
         (rows[a]["id"], rows[b]["id"]): (codes[a] ^ codes[b]).bit_count()
@@ -386,5 +392,5 @@ def test_rows_that_stay_keep_their_columns(spark: SparkSession, tmp_path: Path) 
     assert all(row == rows[row["a.b"]] for row in kept)
     assert [*(tmp_path / "work").iterdir()] == []
     usable = df.where("doc.body is not null")
-    with similar_pairs(usable, "DOC.body", id="a.b") as similar:
+    with pairs(usable, "DOC.body", id="a.b") as similar:
         assert similar.table.count() > 10

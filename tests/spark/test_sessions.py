@@ -49,3 +49,24 @@ def test_results_are_those_of_one_process(java: None, tmp_path: Path, kind: str)
         wanted = {ids[row]: ids[head[row]] for row in of_one.duplicate_rows.tolist()}
         assert {row[0]: row[2] for row in found[method] if row[2]} == wanted
     assert len(found["kept"]) == len(rows) - len(wanted)
+
+
+def test_workers_without_the_package_are_named(java: None, tmp_path: Path) -> None:
+    # A Python that has PySpark's packages, but not esdedup.
+    bare = tmp_path / "bare"
+    (bare / "esdedup").mkdir(parents=True)
+    reason = "No module named 'esdedup'"
+    module = f'raise ModuleNotFoundError("{reason}", name="esdedup")\n'
+    (bare / "esdedup" / "__init__.py").write_text(module)
+    python = tmp_path / "python"
+    script = f'#!/bin/sh\nPYTHONPATH="{bare}:$PYTHONPATH" exec "{sys.executable}" "$@"\n'
+    python.write_text(script)
+    python.chmod(0o755)
+    write_lines(Path("in.jsonl"), [{"id": "a", "text": "one text of all"}])
+    environment = {**os.environ, "PYSPARK_PYTHON": str(python), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "esdedup", "clean", "in.jsonl", "-o", "out"]
+    command += ["--engine", "spark"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    last = ended.stderr.splitlines()[-1]
+    assert "the Python of Spark's workers has no esdedup: set PYSPARK_PYTHON" in last

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 import esdedup
 from esdedup import UsageError
 from esdedup.results import Groups
-from esdedup.spark import SparkResult, dedup, dedup_files, groups, similar_pairs
+from esdedup.spark import SparkResult, clean, dedup, groups, pairs
 from tests.helpers.commands import write_lines
 from tests.helpers.scoped_documents import THRESHOLD, corpus, in_scope, one_type_a_field
 
@@ -62,7 +62,7 @@ def test_groups_are_those_of_one_process(
 def test_pairs_are_those_of_one_process(frame: DataFrame) -> None:
     settings: Any = {"threshold": THRESHOLD, "within": WINDOW}
     expected = esdedup.pairs(DOCUMENTS, id="id", **settings)
-    with similar_pairs(frame, **settings) as result:
+    with pairs(frame, **settings) as result:
         rows = result.table.collect()
     listed = {(int(row.left), int(row.right), row.equal) for row in rows}
     assert len(listed) == len(rows)
@@ -85,7 +85,7 @@ def test_clean_removes_what_one_process_removes(spark: SparkSession, folder: Pat
     write_lines(folder / "feed.jsonl", DOCUMENTS)
     settings: Any = {"threshold": THRESHOLD, "within": WINDOW}
     expected = esdedup.clean("feed.jsonl", "expected", **settings)
-    report = dedup_files(spark, ["feed.jsonl"], "out", **settings)
+    report = clean(spark, ["feed.jsonl"], "out", **settings)
     assert (report.removed, report.unscoped) == (expected.removed, expected.unscoped)
     out, of_one_process = (folder / name / "feed.jsonl" for name in ("out", "expected"))
     assert out.read_bytes() == of_one_process.read_bytes()

@@ -8,7 +8,7 @@ import polars
 from pyspark.sql import DataFrame
 
 import esdedup
-from esdedup.spark import dedup, groups, read_index, similar_pairs, write_groups
+from esdedup.spark import dedup, groups, pairs, read_index, write_groups
 
 
 def misspelt_settings(index: esdedup.Index, texts: list[str]) -> None:
@@ -63,7 +63,7 @@ def records_stay_what_they_are(records: list[dict[str, str]]) -> list[str]:
 
 
 def on_spark(df: DataFrame) -> None:
-    similar_pairs(df, threshhold=0.5)  # type: ignore[call-arg]
+    pairs(df, threshhold=0.5)  # type: ignore[call-arg]
     groups(df, threshhold=0.5)  # type: ignore[call-arg]
     dedup(df, threshhold=0.5)  # type: ignore[call-arg]
     read_index(df.sparkSession, "", "news", user="ann")  # type: ignore[call-arg]

@@ -73,10 +73,10 @@ def test_calls_of_spark_name_their_settings() -> None:
     from esdedup import spark
 
     calls: dict[Callable[..., object], type] = {
-        spark.similar_pairs: PairSettings,
+        spark.pairs: PairSettings,
         spark.groups: GroupingSettings,
         spark.dedup: GroupingSettings,
-        spark.dedup_files: GroupingSettings,
+        spark.clean: GroupingSettings,
         spark.read_index: ConnectionSettings,
         spark.write_groups: ConnectionSettings,
     }

@@ -139,7 +139,7 @@ def _on_spark(
     request: FileRequest, against: list[str], grouping: Grouping, scheme: Scheme | None
 ) -> CleanReport:
     """Remove the documents of files that duplicate others, on Spark."""
-    from esdedup.spark import dedup_files as on_spark
+    from esdedup.spark import clean as on_spark
 
     refused = ["update", "removed", "workers", "max_memory", "against_field", "only_between"]
     refused += ["collect", "fill"]

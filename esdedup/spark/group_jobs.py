@@ -1,6 +1,7 @@
 """Group the similar documents of a DataFrame, as `esdedup group` does, or remove duplicates."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from typing import Any, Unpack
@@ -11,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from esdedup.arguments import accepts, from_settings
+from esdedup.compare.keep_rule import Unordered
 from esdedup.compare.plan import Plan
 from esdedup.compare.union_find import follow, join, singletons
 from esdedup.exceptions import UsageError
@@ -18,8 +20,15 @@ from esdedup.groups.groups import Grouping, GroupingSettings
 from esdedup.search.buckets import Capped
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import Buckets, verified
-from esdedup.spark.documents import SparkDocuments, chosen, numbered, require_of_spark
-from esdedup.spark.pairs import (
+from esdedup.spark.documents import (
+    SparkDocuments,
+    chosen,
+    column_of,
+    field_of,
+    numbered,
+    require_of_spark,
+)
+from esdedup.spark.pair_jobs import (
     SparkReport,
     SparkResult,
     compare,
@@ -51,7 +60,7 @@ def groups(
 ) -> SparkResult:
     """Run a job that finds the groups of documents.
 
-    df, text, id, scheme, work: as of `similar_pairs`.
+    df, text, id, scheme, work: as of `pairs`.
     grouping: how to group, in place of the settings below.
     sketch: name of the sketch to compare by; None for the scheme's first.
     threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
@@ -89,6 +98,7 @@ def dedup(
     df: DataFrame,
     text: TextFields = "text",
     *,
+    id: str | None = None,
     scheme: Scheme | IndexMeta | None = None,
     work: str | None = None,
     grouping: Grouping | None = None,
@@ -99,7 +109,8 @@ def dedup(
     Each row is a document of its own, in the order in which Spark reads them; one without a text
     duplicates no other.
 
-    df, text, scheme, work: as of `similar_pairs`.
+    df, text, scheme, work: as of `pairs`.
+    id: a column that names documents in warnings; rows with equal ids are documents of their own.
     grouping: how to group, in place of the settings below.
     sketch: name of the sketch to compare by; None for the scheme's first.
     threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
@@ -120,6 +131,8 @@ def dedup(
     grouping, names = from_settings(Grouping, settings, grouping), names_of(text)
     plan, grouping = _planned(df, names, scheme, grouping)
     with JobTables.of(df.sparkSession, work, "kept") as tables:
+        if id is not None:
+            field_of(df, id)
         rows = tables.once_table("rows", df.withColumn(_ROW, F.monotonically_increasing_id()))
         documents = numbered(rows, plan, tables, _ROW, names)
         members, report = members_of(documents, plan, grouping, tables)
@@ -127,8 +140,19 @@ def dedup(
         duplicates = members.join(row_of, "number")
         retained = chosen(rows, duplicates, _ROW, "left_anti").drop(_ROW)
         table = tables.once_table("kept", retained)
+        if id is not None:
+            report = replace(report, unordered=_named(report.unordered, rows, id))
     warn(report, plan, of_rows=False)
     return SparkResult(table, report, tables.place)
+
+
+def _named(unordered: Unordered, rows: DataFrame, id: str) -> Unordered:
+    """Return documents by their ids, which are numbers of rows. id: a column of `rows`."""
+    numbers = [int(number) for number, _ in unordered.examples]
+    named = rows.where(F.col(_ROW).isin(numbers)).select(_ROW, column_of(rows, id).cast("string"))
+    ids = {number: id_of_row for number, id_of_row in named.collect() if id_of_row is not None}
+    examples = [(ids.get(int(number), number), value) for number, value in unordered.examples]
+    return replace(unordered, examples=examples)
 
 
 def _planned(

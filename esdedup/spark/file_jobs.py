@@ -1,4 +1,4 @@
-"""Remove duplicates from files on Spark, as `esdedup dedup FILES` does on one machine.
+"""Clean files on Spark, as `esdedup clean` does on one machine.
 
 Each file is read by one task and written by another, with the reader and the writer of one machine,
 so that the shards are the same. Only pairs and groups are found by Spark.
@@ -7,21 +7,18 @@ so that the shards are the same. Only pairs and groups are found by Spark.
 from __future__ import annotations
 
 import json
-import re
+import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from esdedup import exceptions
 from esdedup.arguments import accepts, from_settings
 from esdedup.cleaning.outputs import CleanFiles, RetainedRecords, digest_of, is_one_file
 from esdedup.cleaning.removals import DuplicatesTable
@@ -38,14 +35,15 @@ from esdedup.records.paths import files_named
 from esdedup.records.text_files import name_of
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.documents import SKETCHED, SparkDocuments, in_precedence, sketched_records
-from esdedup.spark.groups import members_of, require_supported
-from esdedup.spark.pairs import SparkReport, measured
+from esdedup.spark.group_jobs import members_of, require_supported
+from esdedup.spark.pair_jobs import SparkReport, measured
 from esdedup.spark.tables import Batches, JobTables, is_remote, mapped, on_hadoop
 from esdedup.stores.mapping import TextFields, names_of
 
 _NEVER = 1 << 62
 """A number that no document has."""
-_OF_A_TASK = re.compile(r"^esdedup\.exceptions\.(\w+): (.+)$", re.MULTILINE)
+_Path = str | os.PathLike[str]
+_Paths = _Path | Iterable[_Path]
 
 
 @dataclass(frozen=True)
@@ -89,32 +87,35 @@ class _Tasks:
 
 
 @accepts(Grouping)
-def dedup_files(
+def clean(
     spark: SparkSession | None,
-    inputs: Sequence[str],
-    out: str | None,
+    files: _Paths,
+    output: _Path | None,
     *,
-    against: Sequence[str] = (),
+    against: _Paths = (),
     format: Format | None = None,
     encoding: str | None = None,
     delimiter: str | None = None,
     text_field: TextFields = "text",
     id_field: str | None = None,
     scheme: Scheme | None = None,
-    work: str | None = None,
+    work: _Path | None = None,
     dead_letter: DeadLetter = lambda record: None,
     grouping: Grouping | None = None,
     **settings: Unpack[GroupingSettings],
 ) -> CleanReport:
-    """Write files again without duplicates, each under its name in the folder `out`.
+    """Write files again without duplicates, each under its name in the folder `output`.
 
-    The documents that are removed are in `out`/_removed.parquet. The same call again resumes one
-    that failed. All executors must reach the files.
+    The documents that are removed are in `output`/_removed.parquet. The same call again resumes
+    one that failed. All executors must reach the files.
 
-    spark: None for the session of `spark-submit`. inputs: files, folders and patterns. out: None to
-    write nothing. delimiter: of CSV files, by default a comma. against: files to compare with.
-    work: the folder of the intermediate tables' folder, by default that of `out`. dead_letter:
-    called on the driver with each record that can't be used.
+    spark: None for the session of `spark-submit`.
+    files: paths, folders, patterns or addresses.
+    output: a folder; None to write nothing.
+    against: files to compare with.
+    format, encoding, delimiter, text_field, id_field, scheme: as of `esdedup.clean`.
+    work: the folder of the intermediate tables' folder, by default that of `output`.
+    dead_letter: called on the driver with each record that can't be used.
     grouping: how to group, in place of the settings below.
     sketch: name of the sketch to compare by; None for the scheme's first.
     threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
@@ -140,38 +141,40 @@ def dedup_files(
     spark = spark or SparkSession.builder.appName("esdedup dedup").getOrCreate()
     if spark.conf.get("spark.speculation", "false") == "true":
         raise UsageError("two tasks may write one file: set spark.speculation to false")
+    out = None if output is None else os.fspath(output)
     if out is not None and is_one_file(out):
         raise UsageError(f"{out}: Spark writes a file for each file: name a folder")
-    inputs = [*map(_absolute, inputs)]
-    compared = files_named([*map(_absolute, against)], format)[0] if against else []
-    paths = files_named(inputs, format)[0]
+    arguments, compared_arguments = _arguments(files), _arguments(against)
+    compared = files_named(compared_arguments, format)[0] if compared_arguments else []
+    paths = files_named(arguments, format)[0]
     out = out if out is None else _absolute(out).rstrip("/")
     reading = Reading(format, encoding, texts, id_field, delimiter=delimiter)
-    files = CleanFiles(inputs, paths, compared, out, reading)
-    tasks, name = _Tasks(files, plan), None
+    clean_files = CleanFiles(arguments, paths, compared, out, reading)
+    tasks, name = _Tasks(clean_files, plan), None
+    parent = None if work is None else os.fspath(work)
     if out is not None:
         folder, _, last = out.rpartition("/")
-        job = [grouping.to_json(), plan.meta.scheme.id, compared, files.job]
+        job = [grouping.to_json(), plan.meta.scheme.id, compared, clean_files.job]
         name = f"{last}.work-{digest_of(job)}"
-        work = folder if work is None else work
+        parent = folder if parent is None else parent
         if not is_remote(spark):
             # Fail before any work, not when the files are written.
             on_hadoop(spark, "exists", _address(out))
-    with _naming(), JobTables.of(spark, work and _address(work), None, name) as tables:
+    with JobTables.of(spark, parent and _address(parent), None, name) as tables:
         if out is not None and not tables.has_table("shards"):
-            files.check_absent()
+            clean_files.check_absent()
         stages = _Stages(tasks, grouping, tables)
         sketched = stages.sketch(spark)
         decisions = stages.decide(sketched)
         if out is not None:
             stages.write(spark, decisions)
-            files.copy_about()
+            clean_files.copy_about()
             stages.list_removed(sketched, decisions, out)
         for record in stages.bad_records(sketched):
             dead_letter(record)
         report = stages.report(sketched, decisions)
-        if files.report is not None:
-            report.save(files.report, files.most_private)
+        if clean_files.report is not None:
+            report.save(clean_files.report, clean_files.most_private)
         return report
 
 
@@ -297,6 +300,13 @@ def _listed(removed: DataFrame, documents: SparkDocuments, files: Sequence[str])
     return removed.sort("at", "line").select(*DuplicatesTable.columns)
 
 
+def _arguments(paths: _Paths) -> list[str]:
+    """Return one path, or several, as texts that are valid in other folders."""
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    return [_absolute(os.fspath(path)) for path in paths]
+
+
 def _absolute(path: str) -> str:
     """Return a path that is valid in other folders."""
     return path if is_address(path) else str(Path(path).absolute())
@@ -305,14 +315,3 @@ def _absolute(path: str) -> str:
 def _address(path: str) -> str:
     """Return a path that is valid whatever file system Spark uses by default."""
     return path if is_address(path) else f"file://{_absolute(path)}"
-
-
-@contextmanager
-def _naming() -> Iterator[None]:
-    """Raise the error of ours that ended a task."""
-    try:
-        yield
-    except PySparkException as error:
-        if match := _OF_A_TASK.search(str(error)):
-            raise getattr(exceptions, match[1])(match[2]) from error
-        raise

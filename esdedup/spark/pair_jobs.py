@@ -87,7 +87,7 @@ class SparkResult:
 
 
 @accepts(Limits, "pairs")
-def similar_pairs(
+def pairs(
     df: DataFrame,
     text: TextFields = "text",
     *,
@@ -143,27 +143,27 @@ def similar_pairs(
             F.col("first").alias("left"), F.col("number").alias("right"),
             F.lit(plan.nearest).alias("similarity"), F.lit(True).alias("equal"),
         )  # fmt: skip
-        pairs, sides = edges("all").withColumn("equal", F.lit(False)), list[str]()
+        table, sides = edges("all").withColumn("equal", F.lit(False)), list[str]()
         if plan.measure.directed:
             sides = ["of_left", "of_right"]
             larger = F.greatest("similarity", "of_left")
-            pairs = pairs.withColumns({"of_right": F.col("similarity"), "similarity": larger})
+            table = table.withColumns({"of_right": F.col("similarity"), "similarity": larger})
             copies = copies.withColumns(dict.fromkeys(sides, F.lit(plan.nearest)))
-        pairs = pairs.unionByName(copies)
+        table = table.unionByName(copies)
         for side in ("left", "right"):
             digest = F.col("digest").alias(f"digest of {side}")
             named = documents.table.select(
                 F.col("number").alias(side), F.col("id").alias("own"), digest
             )
-            pairs = pairs.join(named, side).drop(side).withColumnRenamed("own", side)
+            table = table.join(named, side).drop(side).withColumnRenamed("own", side)
         if plan.within.windows:
             # Documents of equal text with other times are no copies.
             equal = F.col("digest of left") == F.col("digest of right")
-            pairs = pairs.withColumn("equal", equal)
-        pairs = pairs.select("left", "right", *measured(plan), "equal", *sides)
-        pairs = tables.once_table("pairs", pairs)
+            table = table.withColumn("equal", equal)
+        table = table.select("left", "right", *measured(plan), "equal", *sides)
+        table = tables.once_table("pairs", table)
     warn(report, plan)
-    return SparkResult(pairs, report, tables.place)
+    return SparkResult(table, report, tables.place)
 
 
 def of_index(df: DataFrame, meta: IndexMeta) -> DataFrame:
