@@ -20,15 +20,19 @@ from esdedup.index import Index
 from esdedup.review.decide import Decide
 from esdedup.review.decisions import Decisions
 from esdedup.review.documents import DocumentPages
+from esdedup.review.group_list import GroupList
 from esdedup.review.group_search import GroupSearch
 from esdedup.review.groups import GroupPages
 from esdedup.review.jobs import Job, Jobs
 from esdedup.review.judge import Judge
+from esdedup.review.looked_at import LookedAt
+from esdedup.review.overview import Overview
 from esdedup.review.pages import Review
 from esdedup.review.security import guarded
 from esdedup.review.texts import ImageField
 from esdedup.stores.connection import Connection
 from esdedup.stores.location import IndexLocation
+from esdedup.stores.private_files import file_name
 
 _RETRY_SECONDS = 5.0
 """Time in which a page sends a failed request to a cluster again."""
@@ -60,15 +64,21 @@ def review_of(
         target = replace(target, retry_for=min(target.retry_for, _RETRY_SECONDS))
     quick = replace(location, target=target)
     index, jobs = Index(quick), Jobs()
-    group_search = GroupSearch(index, lambda: Index(location), grouping, jobs)
+    # Raises IndexNotFound here, not on each page.
+    _ = index.scheme
+    shown = (*([] if image is None else [ImageField(image)]), *show)
+    # Without `write` nothing is written, not even this.
+    looked_at = f"{file_name(location.index)}.looked-at.jsonl"
+    group_list = GroupList(index, shown, LookedAt(Path.cwd() / looked_at if write else None))
+    group_search = GroupSearch(index, lambda: Index(location), grouping, jobs, group_list)
     return Review(
         index=index,
-        scheme=index.scheme.id,
         write=write,
-        show=(*([] if image is None else [ImageField(image)]), *show),
+        show=shown,
         folder=Path.cwd(),
         jobs=jobs,
         group_search=group_search,
+        group_list=group_list,
         decisions=Decisions(index, group_search),
         with_options=with_options,
     )
@@ -80,7 +90,7 @@ def application(review: Review) -> Starlette:
     judge, decide = Judge(review), Decide(review)
     get, post = review.get, review.post
     routes = [
-        get("/", documents.form),
+        get("/", Overview(review).show),
         get("/search", documents.show),
         post("/search", documents.show, changes=False),
         get("/document", documents.one),

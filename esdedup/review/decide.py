@@ -17,7 +17,7 @@ from esdedup.models import MARKS, Counts
 from esdedup.removal.log import IN_THE_PAST, LogReader
 from esdedup.removal.remove import DedupReport
 from esdedup.removal.undo import UndoReport, changed_by, is_changed
-from esdedup.review.group_search import by_likeness
+from esdedup.review.group_search import by_likeness, judged_below, without_judged
 from esdedup.review.groups import described, rules_of, warnings_of
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Parameters, Review
@@ -98,7 +98,10 @@ class Decide:
         review, group_search = self.review, self.review.group_search
         groups, error = group_search.groups(), None
         plan: dict[str, object] = {}
+        joined = 0
         if groups is not None:
+            joined = int(judged_below(groups).sum())
+            groups = _without(parameters, groups)
             plan = {
                 **self._preview(groups),
                 "largest": described(review, groups, groups.heads[:_EXAMPLES]),
@@ -111,6 +114,8 @@ class Decide:
             "decide.html",
             {
                 "groups": groups,
+                "joined": joined,
+                "without": parameters.get("without"),
                 "error": error,
                 "run": self.runs[-1] if self.runs else None,
                 "most": _MOST,
@@ -124,13 +129,16 @@ class Decide:
     def confirm(self, parameters: Parameters) -> Response:
         """Show the numbers of a run, and ask."""
         self.review.must_write()
-        action, groups = _action_of(parameters), self._groups()
+        action, all_groups = _action_of(parameters), self._groups()
+        groups = _without(parameters, all_groups)
         if not len(groups):
             raise UsageError("there are no duplicates to remove")
         return self.review.page(
             "confirm.html",
             {
                 "groups": groups,
+                "joined": int(judged_below(all_groups).sum()),
+                "without": parameters.get("without"),
                 "action": action,
                 "in_the_past": IN_THE_PAST[action],
                 **self._preview(groups),
@@ -140,7 +148,7 @@ class Decide:
     def run(self, parameters: Parameters) -> Response:
         """Start the run that was confirmed."""
         action, state = _action_of(parameters), parameters.get("state", "")
-        groups = self._groups(state)
+        groups = _without(parameters, self._groups(state))
         if action == "delete" and parameters.get("word", "").strip().lower() != "delete":
             raise UsageError("nothing was deleted: type the word delete to do so")
         total = groups.duplicates + (len(groups) if action == "mark" else 0)
@@ -149,7 +157,7 @@ class Decide:
 
         def work(index: Index, on_report: OnReport) -> None:
             # Decisions may have been made while another job was at work.
-            plan = index.dedup(action, groups=self._groups(state))
+            plan = index.dedup(action, groups=_without(parameters, self._groups(state)))
             run.log = None if plan.log is None else plan.log.resolve()
             try:
                 plan.apply(on_report)
@@ -225,6 +233,11 @@ class Decide:
             "rules": rules_of(groups.grouping, self.review.index.scheme),
             "warnings": [*warnings_of(self.review, groups), *templates],
         }
+
+
+def _without(parameters: Parameters, groups: Groups) -> Groups:
+    """Return the groups without what only judgements joined, if the page leaves these out."""
+    return without_judged(groups) if parameters.get("without") == "judged" else groups
 
 
 def _action_of(parameters: Parameters) -> Literal["mark", "delete"]:

@@ -27,7 +27,13 @@ _MOST_BESIDE = 20
 _EDGE = 120
 """Characters that are kept at either end of a piece that is longer than three of them."""
 
-Kind = Literal["", "differs", "ignored"]
+_CONTEXT = 60
+"""Characters that are shown on either side of a change."""
+_MOST_IGNORED = 0.3
+"""Ignored differences are marked up to this fraction of the words: more of them hide the others."""
+
+Kind = Literal["", "differs", "ignored", "removed", "added"]
+"""How a piece differs: the last two are of a text that shows those words of another one too."""
 
 
 class TextPiece(NamedTuple):
@@ -165,6 +171,72 @@ def _kinds(
     words_of_texts = [words[row].tobytes() for row in range(len(texts))]
     pairs = zip(words_of_texts[::2], words_of_texts[1::2], strict=True)
     return ["ignored" if left == right else "differs" for left, right in pairs]
+
+
+def changes(
+    texts: tuple[str, str],
+    spans: tuple[Sequence[Difference], Sequence[Difference]],
+    most: int,
+    *,
+    all_ignored: bool = False,
+) -> tuple[TextPiece, ...]:
+    """Return the second text where it differs from the first, with a few words around each change.
+
+    Words of the first text precede the words that are in their place. texts: the first and the
+    second one. spans: their `differences`. most: characters, about. all_ignored: mark ignored
+    differences even if they are more than 30% of the words.
+    """
+    first, second = texts
+    pairs = [*zip(*spans, strict=True)]
+    ignored = sum(new.kind == "ignored" for _, new in pairs)
+    if not all_ignored and ignored > _MOST_IGNORED * len(second.split()):
+        pairs = [pair for pair in pairs if pair[1].kind != "ignored"]
+    changed: list[TextPiece] = []
+    end_of_last = shown = 0
+    for position, (old, new) in enumerate(pairs):
+        changed += _between(second[end_of_last : new.start], first=not position, last=False)
+        if new.kind == "ignored":
+            changed.append(TextPiece(second[new.start : new.end] or "\u00a0", "ignored"))
+        else:
+            changed += [
+                TextPiece(text, kind)
+                for text, kind in _replaced(first[old.start : old.end], second[new.start : new.end])
+                if text
+            ]
+        end_of_last = new.end
+        shown = sum(len(piece.text) for piece in changed)
+        if shown > most:
+            break
+    end_of_text = second[end_of_last:]
+    if not pairs and len(end_of_text) > 4 * _CONTEXT:
+        return (
+            TextPiece(end_of_text[: 4 * _CONTEXT]),
+            TextPiece("", left_out=len(end_of_text) - 4 * _CONTEXT),
+        )
+    return (*changed, *_between(end_of_text, first=not pairs, last=bool(pairs)))
+
+
+def _replaced(old: str, new: str) -> tuple[tuple[str, Kind], tuple[str, Kind]]:
+    """Return two texts in place of each other, the old one cut to its ends if it is long."""
+    if len(old) > 3 * _EDGE:
+        old = f"{old[:_EDGE]} … {old[-_EDGE:]}"
+    return (old, "removed"), (new, "added")
+
+
+def _between(text: str, *, first: bool, last: bool) -> list[TextPiece]:
+    """Return an equal stretch of text between changes, of which a long one is cut.
+
+    first, last: whether no change precedes it, or follows it.
+    """
+    if first and last:
+        return [TextPiece(text)]
+    head, tail = 0 if first else _CONTEXT, 0 if last else _CONTEXT
+    if len(text) <= head + tail + _CONTEXT:
+        return [TextPiece(text)] if text else []
+    left_out = TextPiece("", left_out=len(text) - head - tail)
+    start_of_text = [TextPiece(text[:head])] if head else []
+    behind = [TextPiece(text[len(text) - tail :])] if tail else []
+    return [*start_of_text, left_out, *behind]
 
 
 def _touching(units: Sequence[str]) -> int:

@@ -11,7 +11,6 @@ from starlette.responses import FileResponse, Response
 
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
-from esdedup.review.decide import logs_of
 from esdedup.review.pages import Parameters, Review
 from esdedup.review.texts import ImageField, PairDetails, alone, pair_of
 from esdedup.search.scopes import warning_of_query
@@ -33,18 +32,10 @@ class DocumentPages:
 
     review: Review
 
-    def form(self, parameters: Parameters) -> Response:
-        """Show the form, with the numbers of the index and the steps."""
-        index = self.review.index
-        steps = {
-            "documents": index.statistics().documents,
-            "judged": len(index.judgements.read().pairs),
-            "runs": len([*logs_of(self.review)]),
-        }
-        return self._page(parameters, {"steps": steps})
-
     def show(self, parameters: Parameters) -> Response:
-        """Show the documents similar to a text or to a document."""
+        """Show the form, and the documents similar to a text or to a document."""
+        if not {"text", "id"} & parameters.keys():
+            return self._page(parameters, {})
         # Browsers send each line end as two characters.
         text, id = parameters.get("text", "").replace("\r\n", "\n"), parameters.get("id", "")
         try:
@@ -103,7 +94,7 @@ class DocumentPages:
             "number": parameters.get("number", "").strip() or str(_NUMBER),
             "by_threshold": self.review.measure.by_threshold,
         }
-        absent: dict[str, object] = {"results": None, "warnings": [], "error": None, "steps": None}
+        absent: dict[str, object] = {"results": None, "warnings": [], "error": None}
         return self.review.page("search.html", {**absent, **values, **form}, status=status)
 
     def one(self, parameters: Parameters) -> Response:

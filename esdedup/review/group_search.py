@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from esdedup.analysis.templates import template_warnings
-from esdedup.compare.keep_rule import rows_of
+from esdedup.compare.keep_rule import KeepRule, rows_of
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups
 from esdedup.index import Index
 from esdedup.models import Statistics
+from esdedup.review.group_list import GroupList
 from esdedup.review.jobs import Job, Jobs
-from esdedup.text.arrays import F64, I64
+from esdedup.text.arrays import F64, I64, Mask
 
 FINDING = "Finding groups"
 
@@ -40,6 +41,26 @@ def by_likeness(groups: Groups) -> I64:
     return groups.heads[np.argsort(least[groups.heads], kind="stable")]
 
 
+def judged_below(groups: Groups) -> Mask:
+    """Mark the duplicates below the threshold that a judgement alone joined, shape (n,).
+
+    In a chain of similar documents it is not known what joined one of them.
+    """
+    if groups.grouping.method != "leader" and not groups.grouping.exact:
+        return np.zeros(len(groups.ids), bool)
+    return groups.unlike
+
+
+def without_judged(groups: Groups) -> Groups:
+    """Return groups without the documents of `judged_below`, which then stay."""
+    left_out = judged_below(groups)
+    return replace(
+        groups,
+        representative=np.where(left_out, np.arange(len(groups.ids)), groups.representative),
+        value=np.where(left_out, np.nan, groups.value),
+    )
+
+
 def _likeness(groups: Groups) -> F64:
     return groups.measure.nearnesses(groups.value)
 
@@ -52,6 +73,7 @@ class GroupSearch:
     open: opens the index once more, for a job.
     grouping: how documents are grouped.
     jobs: the jobs of the process.
+    group_list: reads what the list of groups shows.
     state: a number that changes with the groups.
     statistics: of the index when groups were found.
     templates: warnings of groups that look like templates.
@@ -61,6 +83,7 @@ class GroupSearch:
     open: Callable[[], Index]
     grouping: Grouping
     jobs: Jobs
+    group_list: GroupList
     state: int = 0
     statistics: Statistics | None = None
     templates: list[str] = field(default_factory=list)
@@ -88,9 +111,16 @@ class GroupSearch:
 
     def use(self, threshold: float) -> None:
         """Find groups by another threshold from now on. Raises UsageError while they are found."""
+        self._use(replace(self.grouping, limits=self.grouping.limits.at(threshold)))
+
+    def use_rule(self, rule: KeepRule) -> None:
+        """Find groups by another keep rule from now on. Raises UsageError while they are found."""
+        self._use(replace(self.grouping, keep=rule))
+
+    def _use(self, grouping: Grouping) -> None:
         if self.finding:
             raise UsageError("groups are being found: wait for them")
-        self.grouping = replace(self.grouping, limits=self.grouping.limits.at(threshold))
+        self.grouping = grouping
         self.forget()
         self.find()
 
@@ -162,6 +192,7 @@ class GroupSearch:
             groups = index.groups(on_step=job.on_step, grouping=grouping)
             statistics = index.statistics()
             templates = [*template_warnings(index.store, index.meta, groups)]
+            self.group_list.read(index, groups, job.on_step)
         with self._turn:
             self._searched = self._formed = groups
             self.statistics, self.templates = statistics, templates

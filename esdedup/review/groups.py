@@ -38,7 +38,8 @@ class GroupPages:
     def find(self, parameters: Parameters) -> Response:
         """Find the groups again."""
         self.review.group_search.find()
-        return self.review.redirect("/decide" if parameters.get("from") == "decide" else "/groups")
+        pages = {"decide": "/decide", "overview": "/"}
+        return self.review.redirect(pages.get(parameters.get("from", ""), "/groups"))
 
     def browse(self, parameters: Parameters) -> Response:
         """Show a page of the list of groups, the largest first."""

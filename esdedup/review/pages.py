@@ -17,18 +17,21 @@ from esdedup.exceptions import RecordError, StoreError, StoreUnavailable, UsageE
 from esdedup.index import Index
 from esdedup.models import Document
 from esdedup.review.decisions import Decisions
+from esdedup.review.group_list import GroupList
 from esdedup.review.group_search import GroupSearch
 from esdedup.review.jobs import Jobs
+from esdedup.review.messages import message, speak, spoken
 from esdedup.review.texts import ImageField
 from esdedup.sketch.measures import Measure
 from esdedup.text.characters import message_of
 
 NAV = (
-    ("Search", "/"),
+    ("Overview", "/"),
     ("Groups", "/groups"),
     ("Judge", "/judge"),
     ("Threshold", "/threshold"),
     ("Decide", "/decide"),
+    ("Search", "/search"),
 )
 _STATUS = {UsageError: 400, RecordError: 400, StoreUnavailable: 503, StoreError: 502}
 
@@ -69,12 +72,12 @@ class Review:
     """The state that all pages share.
 
     index: the index that the pages show.
-    scheme: its id, which an error page shows even if the store is away.
     write: whether the pages may change the index.
     show: fields that are shown beside texts.
     folder: of the logs.
     jobs: work in the background.
     group_search: finds the groups of duplicates, and keeps them.
+    group_list: the groups as a list, with what it shows of each.
     decisions: those of this session.
     with_options: returns a message with options in place of the settings in backticks. A command
         passes it; without it a page shows messages as the library writes them.
@@ -83,12 +86,12 @@ class Review:
     """
 
     index: Index
-    scheme: str
     write: bool
     show: tuple[str, ...]
     folder: Path
     jobs: Jobs
     group_search: GroupSearch
+    group_list: GroupList
     decisions: Decisions
     with_options: Callable[[str], str] = str
     root: str = field(default_factory=lambda: f"/{secrets.token_urlsafe(16)}")
@@ -132,7 +135,6 @@ class Review:
             "section": "",
             "name": self.index.location.index,
             "where": self.index.store.address,
-            "scheme": self.scheme,
             "write": self.write,
             "url": lambda path, **parameters: self._address(path, parameters),
             "job": self.jobs.current,
@@ -140,8 +142,11 @@ class Review:
             "folder": str(self.folder),
             "decision": None,
             "with_options": self.with_options,
+            "language": spoken(),
         }
-        html = environment("esdedup.review", "templates").get_template(template)
+        templates = environment("esdedup.review", "templates")
+        templates.globals["_"] = lambda text, **values: message(text, values)
+        html = templates.get_template(template)
         return HTMLResponse(html.render(common | dict(values or {})), status)
 
     def redirect(self, path: str, parameters: Mapping[str, object] | None = None) -> Response:
@@ -159,6 +164,7 @@ class Review:
 
     def refused(self, request: Request, error: Exception) -> Response:
         """Return a page that states why there is no answer, with a link back."""
+        speak(request.headers.get("accept-language", ""))
         if isinstance(error, HTTPException):
             status, message = error.status_code, error.detail
         else:
@@ -182,6 +188,7 @@ class Review:
 
 def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
+        speak(request.headers.get("accept-language", ""))
         form = (await request.body()).decode("ascii", "replace")
         names_and_values = parse_qsl(f"{request.url.query}&{form}", keep_blank_values=True)
         return await run_in_threadpool(handler, Parameters(names_and_values))

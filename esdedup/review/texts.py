@@ -7,7 +7,15 @@ from urllib.parse import urlencode
 
 from esdedup.analysis.explain import Explanation
 from esdedup.models import FIELD, Document
-from esdedup.review.difference import Difference, TextPiece, differences, outside_passages, pieces
+from esdedup.review.difference import (
+    Difference,
+    TextPiece,
+    changes,
+    differences,
+    outside_passages,
+    pieces,
+)
+from esdedup.review.messages import message
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.judgements import Judgement
@@ -91,26 +99,54 @@ def pair_of(
 
     fields: to show beside the texts. excerpts: whether texts are truncated to 1,500 characters.
     """
-    texts = [text_at(document.source, meta.text_fields) or "" for document in documents]
+    compared = _compared(documents, meta, comparison)
+    most = _EXCERPT if excerpts else _MOST
+    left, right = (
+        _shown(document, text, marked, fields, most)
+        for document, text, marked in zip(
+            documents, compared.texts, compared.spans or ([], []), strict=True
+        )
+    )
+    return ShownPair(
+        left, right, compared.measure, compared.note, comparison.judgement, compared.outdated
+    )
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """Two texts, compared.
+
+    texts: of both documents.
+    spans: the differences of each; None if they are too long.
+    measure, note, outdated: as of `ShownPair`.
+    """
+
+    texts: tuple[str, str]
+    spans: tuple[list[Difference], list[Difference]] | None
+    measure: str
+    note: str
+    outdated: bool
+
+
+def _compared(documents: Sequence[Document], meta: IndexMeta, comparison: PairDetails) -> _Compared:
+    left_document, right_document = documents
+    texts = (
+        text_at(left_document.source, meta.text_fields) or "",
+        text_at(right_document.source, meta.text_fields) or "",
+    )
     passages, judgement = comparison.passages, comparison.judgement
     spans: tuple[list[Difference], list[Difference]] | None
     if passages is None:
         spans = differences(texts[0], texts[1], meta.scheme)
     else:
         spans = outside_passages(passages.left.text), outside_passages(passages.right.text)
-    most = _EXCERPT if excerpts else _MOST
+    note: str = ""
     if spans is None:
-        note = "The texts are too long for their differences to be marked."
+        note = message("The texts are too long for their differences to be marked.")
     elif texts[0] == texts[1]:
-        note = "The texts are equal."
+        note = message("The texts are equal.")
     elif all(span.kind == "ignored" for span in spans[0]):
-        note = "No word differs, only what the comparison ignores."
-    else:
-        note = ""
-    left, right = (
-        _shown(document, text, marked, fields, most)
-        for document, text, marked in zip(documents, texts, spans or ([], []), strict=True)
-    )
+        note = message("No word differs, only what the comparison ignores.")
     left_text, right_text = normalise(texts, meta.scheme.normalisation)
     equal = left_text == right_text
     measure = measured(comparison.similarity, comparison.distance, equal=equal)
@@ -120,7 +156,68 @@ def pair_of(
         judged_digests = dict(zip(ids, judgement.digests, strict=True))
         digests = normalised_digests(texts, judgement.normalisation)[1]
         outdated = [*digests] != [judged_digests[document.id] for document in documents]
-    return ShownPair(left, right, measure, note, judgement, outdated)
+    return _Compared(texts, spans, measure, note, outdated)
+
+
+@dataclass(frozen=True)
+class ShownMember:
+    """A document beside the representative of its group: only what differs.
+
+    id: of the document.
+    title: the first shown field; "" without one.
+    pieces: of its text where it differs, with the representative's words there.
+    measure: their similarity or distance, as text.
+    note: how the texts differ if no word does; "" otherwise.
+    fields: as of `Shown`, without the title.
+    judgement: the verdict on them, if there is one.
+    outdated: whether a text has changed since the judgement.
+    """
+
+    id: str
+    title: str
+    pieces: tuple[TextPiece, ...]
+    measure: str
+    note: str
+    fields: tuple[tuple[str, str, str], ...]
+    judgement: Judgement | None
+    outdated: bool
+
+
+def member_of(
+    head: Document,
+    member: Document,
+    meta: IndexMeta,
+    fields: Sequence[str],
+    comparison: PairDetails,
+    *,
+    all_ignored: bool = False,
+) -> ShownMember:
+    """Return a document where it differs from the representative.
+
+    fields: to show beside the text. all_ignored: as of `changes`.
+    """
+    compared = _compared((head, member), meta, comparison)
+    if compared.spans is None:
+        changed = pieces(compared.texts[1], [], _EXCERPT)
+    else:
+        changed = changes(compared.texts, compared.spans, _EXCERPT, all_ignored=all_ignored)
+    return ShownMember(
+        member.id,
+        title_of(member, fields),
+        changed,
+        compared.measure,
+        compared.note,
+        fields_beside(member, fields),
+        comparison.judgement,
+        compared.outdated,
+    )
+
+
+def title_of(document: Document, fields: Sequence[str]) -> str:
+    """Return the value of the first shown field that is no image; "" without one."""
+    names = [name for name in fields if not isinstance(name, ImageField)]
+    value = value_at(document.source, names[0]) if names else None
+    return "" if value is None else str(value)
 
 
 def alone(document: Document, meta: IndexMeta, show: Sequence[str]) -> Shown:
@@ -144,6 +241,11 @@ def measured(
 def _shown(
     document: Document, text: str, spans: Sequence[Difference], fields: Sequence[str], most: int
 ) -> Shown:
+    return Shown(document.id, pieces(text, spans, most), fields_beside(document, fields))
+
+
+def fields_beside(document: Document, fields: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
+    """Return fields of a document as `Shown` has them."""
     beside = []
     for name in fields:
         value = value_at(document.source, name)
@@ -154,4 +256,4 @@ def _shown(
             of_web = value.startswith(("http://", "https://"))
             image = value if of_web else f"image?{urlencode({'id': document.id})}"
         beside.append((name, value or "–", image))
-    return Shown(document.id, pieces(text, spans, most), tuple(beside))
+    return tuple(beside)

@@ -104,7 +104,7 @@ def test_another_host_gets_nothing(visit: Visit, host: str) -> None:
         ("/compare?left=a1&right=nobody", 404),
         ("/compare?left=a1&right=a1", 400),
         ("/compare?left=a1", 400),
-        ("/search", 400),
+        ("/search?id=", 400),
         ("/search?id=a1&number=0", 400),
         ("/search?id=a1&number=1e9", 400),
         ("/search?id=a1&threshold=much", 400),
@@ -195,7 +195,9 @@ def test_a_failed_job_states_why_and_can_be_repeated(visit: Visit) -> None:
 def test_a_judgement_of_another_text_is_shown_as_such(visit: Visit) -> None:
     visitor = visit(write=True)
     index = visitor.review.index
+    visitor.settled("/groups")
     index.judgements.judge("a1", "a2", "different")
+    visitor.post("/groups/find")
     assert "Judged: not a duplicate</strong>" in visitor.get("/compare?left=a1&right=a2").text
     for path in ("/decide", "/groups"):
         assert "Judged pairs, when groups were found: 1 kept apart." in visitor.settled(path)
@@ -306,16 +308,34 @@ def test_a_chosen_threshold_is_used(visit: Visit) -> None:
 
 def test_home_has_the_numbers_and_the_steps(visit: Visit) -> None:
     visitor = visit(write=True)
-    assert "8 documents, groups are not found yet" in visitor.get("/").text
-    visitor.settled("/groups")
+    assert "0.6 now" in visitor.get("/").text
+    page = plain(visitor.settled("/"))
+    assert "4 of 8 documents (50%) repeat others They are in 3 groups" in page
+    assert "0 of 3 looked at" in page
+    assert "over the rivercanal" in page
     visitor.post("/verdict?left=b1&right=b2&verdict=different")
     visitor.post(confirmed(visitor, "mark"))
     visitor.settled("/decide")
     visitor.post("/groups/find")
-    visitor.settled("/groups")
-    page = plain(visitor.get("/").text)
-    for step in ("8 documents, 3 duplicates in 2 groups", "1 pair judged", "0.6 now", "1 run so"):
+    page = plain(visitor.settled("/"))
+    for step in ("3 of 8 documents (37.5%)", "1 judged", "1 run so far"):
         assert step in page
+
+
+def test_what_judgements_joined_below_the_threshold_is_counted_apart(visit: Visit) -> None:
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    visitor.post("/verdict?left=a1&right=zh&verdict=duplicate")
+    apart = "4 of them are as similar as the threshold asks, and 1 more is a duplicate only"
+    for path in ("/", "/decide", "/decide/confirm?action=mark"):
+        assert apart in plain(visitor.get(path).text), path
+    confirm = visitor.get("/decide/confirm?action=delete&without=judged").text
+    assert "4 of 8 documents" in plain(confirm)
+    assert "1 document that you judged a duplicate below the threshold is left out" in confirm
+    (run,) = links(confirm, "/decide/run")
+    visitor.post(run, data={"word": "delete"})
+    visitor.settled("/decide")
+    assert {*whole(visitor.review.index.store)} == {"a1", "b1", "x", "zh"}
 
 
 def test_the_plan_states_what_it_does(visit: Visit) -> None:

@@ -54,8 +54,9 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
 
 def go(page: Page, name: str) -> None:
     """Open a page by the navigation."""
-    page.get_by_role("navigation", name="Pages").get_by_role("link", name=name).click()
-    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+    link = page.get_by_role("navigation", name="Pages").get_by_role("link", name=name)
+    link.click()
+    expect(link).to_have_attribute("aria-current", "page")
 
 
 def press(page: Page, key: str) -> None:
@@ -75,6 +76,7 @@ def search(page: Page) -> None:
     keys, focused = page.keyboard, page.locator(":focus")
     keys.press("Tab")
     expect(focused).to_have_text("Skip to the content")
+    go(page, "Search")
     press(page, "/")
     keys.type("/?jkn")
     expect(focused).to_have_value("/?jkn")
@@ -221,6 +223,7 @@ def test_look_judge_decide_and_undo(
 
 ADDRESSES = (
     "/",
+    "/search",
     "/search?id=plain",
     "/compare?left=en-08&right=en-09",
     "/groups",

@@ -41,7 +41,7 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     const search = document.querySelector("[data-search]");
     if (search) search.focus();
-    else window.location.assign(document.querySelector("nav a").href + "#text");
+    else window.location.assign(document.querySelector("nav [data-search-page]").href + "#text");
   } else {
     const item = document.activeElement && document.activeElement.closest("[data-item]");
     if (event.key === "Enter" && item !== document.activeElement) return;
