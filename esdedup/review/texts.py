@@ -113,7 +113,7 @@ def pair_of(
 
 
 @dataclass(frozen=True)
-class _Compared:
+class _ComparedTexts:
     """Two texts, compared.
 
     texts: of both documents.
@@ -128,7 +128,9 @@ class _Compared:
     outdated: bool
 
 
-def _compared(documents: Sequence[Document], meta: IndexMeta, comparison: PairDetails) -> _Compared:
+def _compared(
+    documents: Sequence[Document], meta: IndexMeta, comparison: PairDetails
+) -> _ComparedTexts:
     left_document, right_document = documents
     texts = (
         text_at(left_document.source, meta.text_fields) or "",
@@ -156,7 +158,7 @@ def _compared(documents: Sequence[Document], meta: IndexMeta, comparison: PairDe
         judged_digests = dict(zip(ids, judgement.digests, strict=True))
         digests = normalised_digests(texts, judgement.normalisation)[1]
         outdated = [*digests] != [judged_digests[document.id] for document in documents]
-    return _Compared(texts, spans, measure, note, outdated)
+    return _ComparedTexts(texts, spans, measure, note, outdated)
 
 
 @dataclass(frozen=True)
