@@ -5,6 +5,9 @@ later one is the duplicate. Equal texts are found first, as documents that share
 
 Grouping is the leader algorithm (Hartigan, "Clustering Algorithms", Wiley 1975, chapter 3), but a
 document joins the nearest representative instead of the first one that is near enough.
+
+Where a name stands for several indices, a stored document of another index than the one that is
+written to is another document than the arriving one of its id. Marks name it with its index.
 """
 
 import itertools
@@ -18,7 +21,16 @@ import numpy as np
 
 from esdedup.exceptions import UsageError
 from esdedup.ingest.policies import DuplicatePolicy, Verdict
-from esdedup.models import MARKS, Document, Match, Query, QueryScope, natural, value_in
+from esdedup.models import (
+    MARKS,
+    Document,
+    Match,
+    Query,
+    QueryScope,
+    id_with_place,
+    natural,
+    value_in,
+)
 from esdedup.search.buckets import bucket_column
 from esdedup.search.candidates import equal_text_queries
 from esdedup.search.scopes import WORDS_OF_FIELDS, is_one_scope, query_scope, scope_of
@@ -42,12 +54,18 @@ class Original:
     verdict: on the document itself.
     value: how similar it is to the new one, by the measure of the policy; None if the texts are
         equal.
+    index: that `id` begins with, if another index has the id too.
     """
 
     id: str
     digest: str
     verdict: Verdict
     value: float | None = None
+    index: str | None = None
+
+    def is_earlier_generation_of(self, id: str) -> bool:
+        """Return whether it has the id of an arriving document, in another index."""
+        return self.index is not None and self.id == id_with_place(self.index, id)
 
 
 class Originals:
@@ -179,6 +197,13 @@ def _representatives_first(original: Original) -> tuple[bool, _NaturalId]:
     return original.verdict.original is not None, natural(original.id)
 
 
+def _id_in_index(document: Document | Match) -> str:
+    """Return the id that a document has in its index."""
+    if isinstance(document, Match) and document.index is not None:
+        return document.id.removeprefix(f"{document.index}/")
+    return document.id
+
+
 @dataclass(frozen=True)
 class _StoredNear:
     """The stored documents that are similar to a text.
@@ -205,6 +230,9 @@ class _Arrivals:
     near: stored documents that are similar to a text, in a scope.
     written: verdicts on the documents written so far, by text and values of the scope.
     outdated: ids whose stored verdicts are not those of now.
+    write_index: that the documents come into, if the name stands for several.
+    names: of the documents whose id another index has too, by id, with their index.
+    repeated: names of stored documents likewise.
     gone: ids of originals that stored documents are marked with, and that do not exist any more.
     """
 
@@ -216,6 +244,9 @@ class _Arrivals:
         self.contents = [*map(_ScopedText, digests, scopes)]
         self.scopes = self._query_scopes(arriving.scope_fields)
         self.last = dict(zip(self.ids, self.contents, strict=True))
+        self.write_index = run.store.write_index()
+        self.names = self._names_with_indices()
+        self.repeated = set[str]()
         self.former = self._former_verdicts() if self.policy.groups and not doubted else {}
         self.gone: set[str] = set()
         self.equal = self._of_equal_texts()
@@ -224,6 +255,20 @@ class _Arrivals:
         self.near: dict[_ScopedText, _StoredNear] = {}
         self.outdated = {*doubted}
         self.written: dict[object, dict[str, Verdict]] = defaultdict(dict)
+
+    def _names_with_indices(self) -> dict[str, str]:
+        """Return the names, with their index, of the documents whose id another index has too."""
+        if self.write_index is None:
+            return {}
+        return {
+            stored.id: id_with_place(self.write_index, stored.id)
+            for stored in self.run.store.hold([*self.last], [])
+            if stored.index != self.write_index or stored.is_ambiguous
+        }
+
+    def _name(self, id: str) -> str:
+        """Return the name of an arriving document in marks."""
+        return self.names.get(id, id)
 
     def _query_scopes(
         self, scope_fields: Sequence[Mapping[str, object]]
@@ -264,9 +309,10 @@ class _Arrivals:
         paths = [*meta.digest_paths, *(f"{meta.marks_field}.{name}" for name in MARKS)]
         paths += [*within.fields, *(window.field for window in within.windows)]
         former = {}
-        for document in self.run.store.get(list(self.last), paths):
+        for document in self.run.store.hold(list(self.last), paths):
             ours = meta.ours_in(document.source)
-            if ours.get("group") is not None:
+            is_replaced = self.write_index in (None, document.index)
+            if is_replaced and ours.get("group") is not None:
                 scope = scope_of(within, document.source) if within else ()
                 content = _ScopedText(ours.get("digest") or "", scope)
                 former[document.id] = content, Verdict.stored(document.id, ours)
@@ -282,7 +328,7 @@ class _Arrivals:
 
     def _of_equal_texts(self) -> dict[_ScopedText, list[Original]]:
         """Find stored documents of equal texts in the scopes of the documents."""
-        originals: dict[_ScopedText, list[Original]] = {}
+        documents_of = defaultdict[_ScopedText, list[tuple[Document, str]]](list)
         contents = [
             content
             for content in dict.fromkeys(self.contents)
@@ -302,12 +348,18 @@ class _Arrivals:
                 queries_of_texts[page], self.policy.candidates
             )
             for content, candidates in zip(contents[page], candidates_of_page, strict=True):
-                for document, text in with_texts(self.meta, candidates):
-                    original = self._stored(document)
-                    # Another client may have changed the text, or another text has this digest.
-                    is_equal = self.texts[content.digest] == text
-                    if is_equal and original.digest == content.digest:
-                        originals.setdefault(content, []).append(original)
+                documents_of[content] += with_texts(self.meta, candidates)
+        self._note_repeated(
+            document for documents in documents_of.values() for document, _ in documents
+        )
+        originals: dict[_ScopedText, list[Original]] = {}
+        for content, documents in documents_of.items():
+            for document, text in documents:
+                original = self._stored(document)
+                # Another client may have changed the text, or another text has this digest.
+                is_equal = self.texts[content.digest] == text
+                if is_equal and original.digest == content.digest:
+                    originals.setdefault(content, []).append(original)
         self._look_for_originals(itertools.chain.from_iterable(originals.values()))
         return originals
 
@@ -326,8 +378,18 @@ class _Arrivals:
     def _stored(self, document: Document | Match, value: float | None = None) -> Original:
         """Return a stored document as an original, with its verdict."""
         fields = self.meta.ours_in(document.source)
-        verdict = Verdict.stored(document.id, fields)
-        return Original(document.id, fields.get("digest", ""), verdict, value)
+        id, index = _id_in_index(document), document.index
+        name = id_with_place(index, id)
+        is_replaced = index == self.write_index and id in self.last
+        if is_replaced or (id not in self.last and name not in self.repeated):
+            name, index = id, None
+        return Original(name, fields.get("digest", ""), Verdict.stored(name, fields), value, index)
+
+    def _note_repeated(self, documents: Iterable[Document | Match]) -> None:
+        """Note the names of those documents whose id another index has too."""
+        if self.write_index is not None:
+            ids = {*map(_id_in_index, documents)} - self.last.keys()
+            self.repeated.update(self.run.store.ids_with_indices(sorted(ids)))
 
     def _equal(self, row: int) -> list[Original]:
         """Return the documents of an equal text that a document may follow."""
@@ -351,13 +413,13 @@ class _Arrivals:
         originals = [*self._now(self.equal.get(self.contents[row], ())), *similar]
         for original in filter(may_follow, filter(self._is_bereft, originals)):
             return Verdict(original.verdict.group, truncated=truncated)
-        return Verdict(id, truncated=truncated)
+        return Verdict(self._name(id), truncated=truncated)
 
     def _judged(self, row: int) -> Verdict:
         """Return the verdict on a document that no earlier run decided on."""
         id, content = self.ids[row], self.contents[row]
         if content.digest == NO_TEXT or content.scope is None:
-            return Verdict(id)
+            return Verdict(self._name(id))
         if equals := self._equal(row):
             return self._following_equal(equals)
         if content.digest not in self.peers:
@@ -371,7 +433,9 @@ class _Arrivals:
             # Every document of this text gets the same verdict.
             return replace(original.verdict, truncated=False, exact=True)
         marks = self.measure.marks(self.measure.equal)
-        return Verdict(original.verdict.group, original.id, *marks, exact=True)
+        name = self.names.get(original.id)
+        group = original.verdict.group
+        return Verdict(group, original.id, *marks, exact=True, original_name=name)
 
     def _following_similar(self, row: int) -> Verdict:
         """Return the verdict on a document by those of similar texts, if there are any."""
@@ -392,7 +456,9 @@ class _Arrivals:
         nearest = min(originals, key=self._nearest_first)
         assert nearest.value is not None
         marks = self.measure.marks(nearest.value)
-        return Verdict(nearest.verdict.group, nearest.id, *marks, is_truncated)
+        name = self.names.get(nearest.id)
+        group = nearest.verdict.group
+        return Verdict(group, nearest.id, *marks, is_truncated, original_name=name)
 
     def _nearest_first(self, original: Original) -> tuple[float, _NaturalId]:
         """Return a key that orders similar originals: the nearest first, then by id."""
@@ -402,7 +468,10 @@ class _Arrivals:
     def _may_follow(self, row: int, original: Original) -> bool:
         """Return False if a document can't be the duplicate of another one."""
         id, content = self.ids[row], self.contents[row]
-        if id in (original.id, original.verdict.group, original.verdict.original):
+        names = {original.id, original.verdict.group, original.verdict.original}
+        # The group of an earlier generation may have the name of the time without this one.
+        is_same = not names.isdisjoint((id, self._name(id)))
+        if is_same and not original.is_earlier_generation_of(id):
             return False
         if (last := self.last.get(original.id)) is not None:
             if last.digest != original.digest:
@@ -461,6 +530,7 @@ class _Arrivals:
             for content in contents
         ]
         results = similar(self.run.store, self.meta, queries, self.policy.limits)
+        self._note_repeated(match for result in results for match in result.matches)
         near = {}
         for content, result in zip(contents, results, strict=True):
             originals = [self._stored(match, match.value) for match in result.matches]

@@ -93,6 +93,8 @@ class Verdict:
 
     group: id of the group's first document.
     original: id of the earlier document, or None.
+    original_name: the id with its index, if another index has it too and `original` is in the same
+        batch, whose documents are known by their ids.
     similarity: to the original, if the policy compares by that.
     distance: to the original, if the policy compares by that.
     truncated: there were more candidates than compared.
@@ -105,6 +107,7 @@ class Verdict:
     distance: int | None = None
     truncated: bool = False
     exact: bool = False
+    original_name: str | None = None
 
     @staticmethod
     def stored(id: str, ours: Mapping[str, object]) -> Verdict:
@@ -115,11 +118,13 @@ class Verdict:
     @property
     def reason(self) -> str:
         """The verdict in words, for messages."""
+        original = self.original_name or self.original
         if self.distance is not None:
-            return f"a near-duplicate of {self.original!r} (Hamming distance {self.distance})"
-        return f"a near-duplicate of {self.original!r} (Jaccard similarity {self.similarity:.3f})"
+            return f"a near-duplicate of {original!r} (Hamming distance {self.distance})"
+        return f"a near-duplicate of {original!r} (Jaccard similarity {self.similarity:.3f})"
 
     def fields(self) -> dict[str, object]:
         """Return the marks to add to our field."""
         marks = {name: getattr(self, name) for name in MARKS}
+        marks["original"] = self.original_name or self.original
         return {name: value for name, value in marks.items() if value is not None}

@@ -77,6 +77,9 @@ class Store(Protocol):
         if this process is killed. A file has neither.
         """
 
+    def write_index(self) -> str | None:
+        """Return which of several indices behind the name new documents come into, else None."""
+
     def requires_routing(self) -> bool:
         """Return whether a new document needs a routing in each index that it may come into."""
 

@@ -151,6 +151,22 @@ def alias_filters(cluster: Cluster, name: str) -> dict[str, Query]:
     return {index: query for index, query in filters.items() if query is not None}
 
 
+def write_index(cluster: Cluster, name: str) -> str | None:
+    """Return the index that a name writes new documents to; None if an alias has none."""
+    named = resolve(cluster, name)
+    if named.kind != "alias":
+        return named.indices[-1]
+    path = f"{path_of(name)}/_alias{path_of(name)}"
+    _, answer = cluster.ask("GET", path, allowed=frozenset({404}))
+    for written, described in answer.items():
+        if isinstance(described, Mapping):
+            alias = described.get("aliases", {}).get(name, {})
+            if len(answer) == 1 or str(alias.get("is_write_index", "")).lower() == "true":
+                # An alias can have data streams.
+                return written if written in named.indices else write_index(cluster, written)
+    return None
+
+
 def filter_of(filters: Mapping[str, Query], index: str) -> Query | None:
     """Return the filter of an index among those of an alias, or of its data stream."""
     by_stream = (name for name in filters if index.startswith(f".ds-{name}-"))

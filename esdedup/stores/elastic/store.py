@@ -206,6 +206,9 @@ class ClusterStore:
         finally:
             indices.resume(self.cluster, self.index)
 
+    def write_index(self) -> str | None:
+        return indices.write_index(self.cluster, self.index) if self._has_several() else None
+
     def requires_routing(self) -> bool:
         if self._needs_routing is None:
             self._mappings()

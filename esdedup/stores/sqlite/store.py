@@ -148,6 +148,9 @@ class LocalStore:
     def loading(self, fast: bool) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def write_index(self) -> str | None:
+        return None
+
     def requires_routing(self) -> bool:
         return False
 
