@@ -252,6 +252,13 @@ def test_a_part_of_a_document_is_no_document() -> None:
     assert "A full-text search finds" in run("similar", "--text", "the council met").err
 
 
+def test_a_missing_file_is_named_by_every_command() -> None:
+    for command in ("list", "stats", "pairs", "group", "dedup", "report", "similar --id a"):
+        ran = run(*command.split(), "--db", "nope.db", status=1)
+        assert "there is no file nope.db: index documents first" in ran.err
+    assert not Path("nope.db").exists()
+
+
 def test_results_name_their_threshold() -> None:
     run("index", "articles.jsonl")
     assert run("pairs", "-t", "0.99", "--table").err == (

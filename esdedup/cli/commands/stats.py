@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from esdedup import UsageError, admin
@@ -9,6 +10,7 @@ from esdedup.cli import output
 from esdedup.cli.command import argument, setting
 from esdedup.cli.options import Target, as_json, yes
 from esdedup.cli.output import capital, count, message
+from esdedup.exceptions import IndexNotFound
 
 
 def stats_command(
@@ -144,6 +146,8 @@ def list_command(target: Target, as_json: bool = as_json()) -> None:
     Shows the documents and the scheme of each index that has esdedup's fields.
     """
     listed = admin.indices(target.where)
+    if isinstance(target.where, Path) and not target.where.exists():
+        raise IndexNotFound(f"there is no file {target.where}: index documents first")
     if as_json:
         for index in listed:
             line = {"index": index.name, "documents": index.documents, "scheme_id": index.scheme}
