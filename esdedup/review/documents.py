@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from mimetypes import guess_type
 from pathlib import Path
 from typing import cast
+from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
@@ -101,7 +102,7 @@ class DocumentPages:
         """Show a document with its text and all of its fields."""
         document = self.review.document(parameters.id())
         shown = alone(document, self.review.index.meta, self.review.show)
-        return self.review.page("document.html", {"shown": shown, "back": None})
+        return self.review.page("document.html", {"shown": shown, "back": None, "next_head": None})
 
     def image(self, parameters: Parameters) -> Response:
         """Send the image that a document names, if `review.show` has the field."""
@@ -168,9 +169,12 @@ class DocumentPages:
         page = parameters.get("from")
         if page == "judge":
             return self.review.redirect("/judge", {"made": time})
+        if page == "groups":
+            filters = dict(parse_qsl(parameters.get("list", "")))
+            return self.review.redirect("/groups", {**filters, "made": time})
         left = parameters.id("left")
         if page == "group":
-            place = {name: parameters.get(name) for name in ("page", "at")}
+            place = {name: parameters.get(name) for name in ("page", "at", "list")}
             return self.review.redirect("/group", {"id": left, "made": time, **place})
         ids = {"left": left, "right": parameters.id("right")}
         return self.review.redirect("/compare", {**ids, "made": time})

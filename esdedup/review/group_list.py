@@ -4,6 +4,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from urllib.parse import urlencode
 
 import numpy as np
 import xxhash
@@ -92,6 +93,29 @@ class Filters:
     def by_text(self) -> bool:
         """Return whether the texts of all groups are needed."""
         return bool(self.words or self.values)
+
+    @property
+    def query(self) -> str:
+        """The filters as the query of an address; "" for all groups by size."""
+        return urlencode(self.parameters)
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """The values of an address, of the filters that differ from those of all groups."""
+        present: dict[str, object] = {f"in.{name}": value for name, value in self.values.items()}
+        if self.sort != "size":
+            present["sort"] = self.sort
+        if self.least > 2:
+            present["least"] = self.least
+        if self.below is not None:
+            present["below"] = f"{self.below:g}"
+        if self.words:
+            present["words"] = self.words
+        if self.remaining:
+            present["todo"] = 1
+        if self.joined:
+            present["joined"] = 1
+        return present
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +248,7 @@ class GroupList:
             with self._turn:
                 self._texts[id, int(sizes[head])] = group_text
 
-    def choices(self, groups: Groups) -> dict[str, list[str]]:
+    def choices(self) -> dict[str, list[str]]:
         """Return the values of each shown field that groups can be filtered by."""
         values: dict[str, set[str]] = {}
         with self._turn:

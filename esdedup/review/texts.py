@@ -170,7 +170,7 @@ class ShownMember:
     pieces: of its text where it differs, with the representative's words there.
     measure: their similarity or distance, as text.
     note: how the texts differ if no word does; "" otherwise.
-    fields: as of `Shown`, without the title.
+    fields: as of `Shown`, those whose value differs, and images.
     judgement: the verdict on them, if there is one.
     outdated: whether a text has changed since the judgement.
     """
@@ -209,10 +209,17 @@ def member_of(
         changed,
         compared.measure,
         compared.note,
-        fields_beside(member, fields),
+        _differing(fields_beside(member, fields), fields_beside(head, fields)),
         comparison.judgement,
         compared.outdated,
     )
+
+
+def _differing(
+    fields: Sequence[tuple[str, str, str]], of_head: Sequence[tuple[str, str, str]]
+) -> tuple[tuple[str, str, str], ...]:
+    """Return the fields of a document that differ from those of the representative, and images."""
+    return tuple(field for field in fields if field[2] or field not in of_head)
 
 
 def title_of(document: Document, fields: Sequence[str]) -> str:
@@ -229,6 +236,11 @@ def alone(document: Document, meta: IndexMeta, show: Sequence[str]) -> Shown:
     fields = [*images, *(name for name in document.source if name not in hidden)]
     text = text_at(document.source, meta.text_fields) or ""
     return _shown(document, text, [], fields, _MOST)
+
+
+def excerpt(document: Document, meta: IndexMeta, fields: Sequence[str]) -> Shown:
+    """Return a document with the beginning of its text, and some fields."""
+    return _shown(document, text_at(document.source, meta.text_fields) or "", [], fields, _EXCERPT)
 
 
 def measured(

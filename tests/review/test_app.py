@@ -109,7 +109,7 @@ def test_another_host_gets_nothing(visit: Visit, host: str) -> None:
         ("/search?id=a1&number=1e9", 400),
         ("/search?id=a1&threshold=much", 400),
         ("/search?id=a1&threshold=7", 400),
-        ("/groups?page=99", 400),
+        ("/groups?page=0", 400),
         ("/decide/confirm?action=mark", 403),
         ("/nothing", 404),
         ("/static/other", 404),
@@ -183,6 +183,7 @@ def test_groups_are_found_while_search_works(visit: Visit) -> None:
     page = visitor.settled("/groups")
     assert visitor.get("/progress").status_code == 204
     assert links(page, "/group?")[:1] == ["/group?id=a1"]
+    assert "The council met on Monday" in page
     assert members(visitor.get("/group?id=a1").text) == ["a2", "a3"]
     assert "is in no group" in visitor.get("/group?id=zh").text
 

@@ -136,7 +136,7 @@ def export(page: Page) -> None:
 def decide_on_groups(page: Page) -> None:
     """Split one group, and choose another representative for one, by keyboard alone."""
     go(page, "Groups")
-    page.get_by_role("link", name="en-08", exact=True).press("Enter")
+    page.get_by_role("link", name="Storm warning", exact=True).press("Enter")
     notice, focused = page.get_by_role("status"), page.locator(":focus")
     expect(page.get_by_role("article")).to_have_count(2)
     press(page, "j")
@@ -155,16 +155,16 @@ def decide_on_groups(page: Page) -> None:
     press(page, "r")
     expect(notice).to_contain_text("en-09 represents this group")
     go(page, "Groups")
-    page.get_by_role("link", name="en-16", exact=True).press("Enter")
+    page.get_by_role("link", name="Ticket 4471: printer offline", exact=True).press("Enter")
     press(page, "j")
     press(page, "n")
     notice.get_by_role("link", name="Its group now").press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("en-17 is in no group")
     go(page, "Groups")
     page.get_by_role("button", name="Find groups again").press("Enter")
-    expect(page.get_by_role("link", name="en-09", exact=True)).to_be_visible()
-    for id in ("en-08", "en-16", "en-17"):
-        expect(page.get_by_role("link", name=id, exact=True)).to_have_count(0)
+    expect(page.get_by_role("link", name="Ferries stop as storm nears")).to_be_visible()
+    for title in ("Storm warning", "Ticket 4471: printer offline"):
+        expect(page.get_by_role("link", name=title, exact=True)).to_have_count(0)
 
 
 def delete(page: Page) -> None:
@@ -264,3 +264,46 @@ def test_everybody_can_use_each_page(
         assert shown.evaluate("each => getComputedStyle(each).direction") == "rtl"
         # The language of a text is not that of the page.
         assert shown.evaluate("each => each.closest('[lang]').lang") == ""
+
+
+@local
+def test_groups_are_a_queue(target: list[str], tmp_path: Path, open_page: OpenPage) -> None:
+    """Filtered by a field, accepted by a key, ticked together, and kept across starts."""
+    index(tmp_path, target, [*articles(), *families(5)])
+    options = (*target, "--write", "--show", "title", "--show", "lang", "--threshold", "0.6")
+    with Reviewing(tmp_path, *options) as app:
+        page = open_page(app.url)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("repeat others")
+        expect(page.get_by_role("article")).to_have_count(3)
+        page.get_by_role("link", name="Look through the groups").first.press("Enter")
+        page.get_by_role("combobox", name="lang").select_option("zh")
+        page.get_by_role("combobox", name="First").select_option("the least similar")
+        page.get_by_role("button", name="Show").press("Enter")
+        expect(page.get_by_role("status").filter(has_text="7 groups")).to_be_visible()
+        press(page, "j")
+        press(page, "Enter")
+        heading = page.get_by_role("heading", level=1)
+        first = heading.inner_text()
+        expect(page.get_by_role("main")).to_contain_text("group 1 of 7")
+        # The one that stays is there once, and of the other only what differs.
+        expect(page.locator("main ins").nth(1)).to_be_visible()
+        press(page, "a")
+        expect(page.get_by_role("main")).to_contain_text("group 2 of 7")
+        expect(heading).not_to_have_text(first)
+        press(page, "g")
+        expect(page.get_by_role("main")).to_contain_text("group 3 of 7")
+        page.get_by_role("link", name="All groups").press("Enter")
+        expect(page.get_by_text("1 of ")).to_contain_text("looked at")
+        for key in ("j", "j", "x", "j", "x"):
+            press(page, key)
+        press(page, "a")
+        expect(page.get_by_role("status").filter(has_text="2 groups looked at")).to_be_visible()
+        expect(page.get_by_text("3 of ")).to_contain_text("looked at")
+        press(page, "u")
+        expect(page.get_by_text("1 of ")).to_contain_text("looked at")
+        page.get_by_role("button", name="All on this page are right").press("Enter")
+        expect(page.get_by_text("7 of ")).to_contain_text("looked at")
+    with Reviewing(tmp_path, *options) as app:
+        page = open_page(app.url)
+        go(page, "Groups")
+        expect(page.get_by_text("7 of ")).to_contain_text("looked at")
