@@ -29,7 +29,7 @@ from esdedup.review.looked_at import LookedAt
 from esdedup.review.overview import Overview
 from esdedup.review.pages import Review
 from esdedup.review.security import guarded
-from esdedup.review.texts import ImageField
+from esdedup.review.shown.texts import ImageField
 from esdedup.stores.connection import Connection
 from esdedup.stores.location import IndexLocation
 from esdedup.stores.private_files import file_name
@@ -112,6 +112,8 @@ def application(review: Review) -> Starlette:
         get("/threshold", judge.threshold_page),
         post("/threshold/use", judge.use, changes=False),
         get("/decide", decide.show),
+        post("/decide/keep", decide.use_rule, changes=False),
+        get("/decide/duplicates.csv", decide.duplicates),
         get("/decide/confirm", decide.confirm),
         post("/decide/run", decide.run),
         post("/decide/undo", decide.undo),

@@ -1,34 +1,65 @@
 """Show the plan of a run of `dedup`, run it, and list all runs that can be undone."""
 
+import csv
 import glob
+import io
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypedDict, cast
 
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.groups.groups import Groups
 from esdedup.index import Index
-from esdedup.models import MARKS, Counts
+from esdedup.models import FIELD, MARKS, Counts
 from esdedup.removal.log import IN_THE_PAST, LogReader
 from esdedup.removal.remove import DedupReport
 from esdedup.removal.undo import UndoReport, changed_by, is_changed
 from esdedup.review.group_search import by_likeness, judged_below, without_judged
 from esdedup.review.groups import described, rules_of, warnings_of
 from esdedup.review.jobs import Job
+from esdedup.review.messages import message
 from esdedup.review.pages import Parameters, Review
+from esdedup.review.shown.texts import excerpt
+from esdedup.review.who_stays import WORDS_OF_RULES, preview, rule_of
+from esdedup.stores.fields import value_at
 from esdedup.stores.private_files import file_name
-from esdedup.text.characters import count, message_of
+from esdedup.text.characters import message_of
 
 OnReport = Callable[[DedupReport | UndoReport], None]
 _EXAMPLES = 10
 """Groups on the page, the largest and the least similar ones."""
 _MOST = 20
 """Failures of a run on the page, the first ones, and logs, the last ones."""
+
+
+_READ = 20
+"""Duplicates that can be read where they are about to be removed, the first ones."""
+_WRITTEN_AT_ONCE = 500
+"""Duplicates whose fields are read in one request, for the list of them."""
+
+
+_TITLES = {
+    ("delete", True): "the deletion of {n} document, {when}|the deletion of {n} documents, {when}",
+    ("mark", True): "the marking of {n} document, {when}|the marking of {n} documents, {when}",
+    (
+        "move",
+        True,
+    ): "the move of {n} document to {to}, {when}|the move of {n} documents to {to}, {when}",
+    ("delete", False): "the deletion of documents, {when}",
+    ("mark", False): "the marking of documents, {when}",
+    ("move", False): "the move of documents to {to}, {when}",
+}
+"""Titles of runs, by the action and whether the number of documents is known."""
+_RUNS = {
+    "mark": "Mark {n} duplicate|Mark {n} duplicates",
+    "delete": "Delete {n} duplicate|Delete {n} duplicates",
+}
 
 
 @dataclass
@@ -72,6 +103,15 @@ class RunLog:
     remaining: int = 0
     interrupted: bool = False
 
+    @property
+    def title(self) -> str:
+        """What the run did to how many documents, and when, in words."""
+        if self.reader is None:
+            return message("a run whose log can't be read")
+        header = self.reader.header
+        values = {"n": self.changed or 0, "when": when(header.began), "to": header.to}
+        return message(_TITLES[header.action, self.changed is not None], values)
+
 
 class RunPreview(TypedDict):
     """What to read before a run.
@@ -98,12 +138,13 @@ class Decide:
         review, group_search = self.review, self.review.group_search
         groups, error = group_search.groups(), None
         plan: dict[str, object] = {}
-        joined = 0
+        joined, rule = 0, rule_of(parameters)
         if groups is not None:
             joined = int(judged_below(groups).sum())
             groups = _without(parameters, groups)
             plan = {
                 **self._preview(groups),
+                "rule_preview": None if rule is None else preview(review, groups, rule),
                 "largest": described(review, groups, groups.heads[:_EXAMPLES]),
                 "farthest": described(review, groups, by_likeness(groups)[:_EXAMPLES]),
             }
@@ -115,6 +156,10 @@ class Decide:
             {
                 "groups": groups,
                 "joined": joined,
+                "keep": parameters.get("keep", ""),
+                "field": parameters.get("field", ""),
+                "keep_words": WORDS_OF_RULES,
+                "field_names": self._field_names(),
                 "without": parameters.get("without"),
                 "error": error,
                 "run": self.runs[-1] if self.runs else None,
@@ -126,6 +171,29 @@ class Decide:
             },
         )
 
+    def _field_names(self) -> list[str]:
+        """Return names of fields to choose from: those that are shown, and of one document."""
+        index = self.review.index
+        names = dict.fromkeys(self.review.group_list.fields)
+        for document in index.store.get(index.store.some_ids(1)):
+            hidden = {*index.meta.text_fields, index.meta.field, index.meta.marks_field, FIELD}
+            names |= dict.fromkeys(name for name in document.source if name not in hidden)
+        return [*names]
+
+    def use_rule(self, parameters: Parameters) -> Response:
+        """Find groups by another keep rule, in this session."""
+        if (rule := rule_of(parameters)) is None:
+            raise UsageError("choose which document stays")
+        self.review.group_search.use_rule(rule)
+        return self.review.redirect("/decide")
+
+    def duplicates(self, parameters: Parameters) -> Response:
+        """Send the list of the documents that would go, as CSV."""
+        groups = _without(parameters, self._groups())
+        headers = {"content-disposition": 'attachment; filename="duplicates.csv"'}
+        lines = _duplicates_as_csv(self.review, groups)
+        return StreamingResponse(lines, 200, headers, "text/csv; charset=utf-8")
+
     def confirm(self, parameters: Parameters) -> Response:
         """Show the numbers of a run, and ask."""
         self.review.must_write()
@@ -133,10 +201,16 @@ class Decide:
         groups = _without(parameters, all_groups)
         if not len(groups):
             raise UsageError("there are no duplicates to remove")
+        rows = groups.duplicate_rows[:_READ]
+        documents = self.review.index.store.get([groups.ids[row] for row in rows.tolist()])
+        read = [
+            excerpt(document, self.review.index.meta, self.review.show) for document in documents
+        ]
         return self.review.page(
             "confirm.html",
             {
                 "groups": groups,
+                "read": read,
                 "joined": int(judged_below(all_groups).sum()),
                 "without": parameters.get("without"),
                 "action": action,
@@ -152,7 +226,7 @@ class Decide:
         if action == "delete" and parameters.get("word", "").strip().lower() != "delete":
             raise UsageError("nothing was deleted: type the word delete to do so")
         total = groups.duplicates + (len(groups) if action == "mark" else 0)
-        title = f"{action.capitalize()} {count(groups.duplicates, 'duplicate')}"
+        title = message(_RUNS[action], {"n": groups.duplicates})
         run = RunningDecision(title, IN_THE_PAST[action], total)
 
         def work(index: Index, on_report: OnReport) -> None:
@@ -181,7 +255,8 @@ class Decide:
             )
         if log.fault is not None:
             raise UsageError(log.fault)
-        run = RunningDecision(f"Undo {name}")
+        log = _counted(self.review.index, log, time.monotonic() + self.review.counting_seconds)
+        run = RunningDecision(message("Undo {run}", {"run": log.title}))
 
         def work(index: Index, on_report: OnReport) -> None:
             report = index.undo(log.path, on_report=on_report)
@@ -235,6 +310,28 @@ class Decide:
         }
 
 
+def _duplicates_as_csv(review: Review, groups: Groups) -> Iterator[str]:
+    """Yield lines: each duplicate, the document that stays, their value, and shown fields."""
+    names, rows = review.group_list.fields, groups.duplicate_rows.tolist()
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["id", "stays", groups.measure.name, *names])
+    for start in range(0, max(1, len(rows)), _WRITTEN_AT_ONCE):
+        members = [groups.member(row) for row in rows[start : start + _WRITTEN_AT_ONCE]]
+        sources: dict[str, Mapping[str, object]] = {}
+        if names:
+            documents = review.index.store.get([member.id for member in members], names)
+            sources = {document.id: document.source for document in documents}
+        for row, member in zip(rows[start:], members, strict=False):
+            source = sources.get(member.id, {})
+            values = [value_at(source, name) for name in names]
+            head = groups.ids[int(groups.representative[row])]
+            writer.writerow([member.id, head, f"{member.value:.6g}", *values])
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+
+
 def _without(parameters: Parameters, groups: Groups) -> Groups:
     """Return the groups without what only judgements joined, if the page leaves these out."""
     return without_judged(groups) if parameters.get("without") == "judged" else groups
@@ -246,8 +343,18 @@ def _action_of(parameters: Parameters) -> Literal["mark", "delete"]:
     return cast(Literal["mark", "delete"], action)
 
 
+def when(instant: str) -> str:
+    """Return a time of a log in local time, in words for today and yesterday."""
+    local = datetime.fromisoformat(instant).astimezone()
+    days = (datetime.now().astimezone().date() - local.date()).days
+    values = {"time": f"{local:%H:%M}"}
+    if days in (0, 1):
+        return message(("today {time}", "yesterday {time}")[days], values)
+    return f"{local:%Y-%m-%d %H:%M}"
+
+
 def logs_of(review: Review) -> Iterator[RunLog]:
-    """Yield the logs of the index in the folder, the last one first."""
+    """Yield the logs of the index in the folder, the last one first, without those of others."""
     name = glob.escape(file_name(review.index.location.index))
     for path in sorted(review.folder.glob(f"{name}.dedup-*.zst"), reverse=True):
         # To open a pipe would wait for a writer.
@@ -256,9 +363,11 @@ def logs_of(review: Review) -> Iterator[RunLog]:
         reader = fault = None
         try:
             reader = LogReader(path)
-            if reader.header.index != review.index.location.index:
+            try:
+                review.index.check_log(reader)
+            except UsageError:
+                # A run on another index, or on another file.
                 continue
-            review.index.check_log(reader)
         except EsdedupError as error:
             fault = message_of(str(error))
         yield RunLog(path, reader, fault)

@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, Response
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
 from esdedup.review.pages import Parameters, Review
-from esdedup.review.texts import ImageField, PairDetails, alone, pair_of
+from esdedup.review.shown.texts import ImageField, PairDetails, alone, pair_of
 from esdedup.search.scopes import warning_of_query
 from esdedup.search.warnings import missing_matches
 from esdedup.sketch.limits import LOOKING, Limits

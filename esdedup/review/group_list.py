@@ -12,7 +12,7 @@ import xxhash
 from esdedup.groups.groups import Groups
 from esdedup.index import Index
 from esdedup.review.looked_at import LookedAt
-from esdedup.review.texts import ImageField
+from esdedup.review.shown.texts import ImageField
 from esdedup.runs.run import OnStep
 from esdedup.stores.fields import text_at, value_at
 from esdedup.text.arrays import F64, I64

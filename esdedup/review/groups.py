@@ -19,7 +19,7 @@ from esdedup.groups.templates import split_templates
 from esdedup.review.group_list import Filters
 from esdedup.review.group_search import head_of, members_of
 from esdedup.review.pages import Parameters, Review
-from esdedup.review.texts import (
+from esdedup.review.shown.texts import (
     PairDetails,
     ShownMember,
     alone,
@@ -27,6 +27,7 @@ from esdedup.review.texts import (
     member_of,
     title_of,
 )
+from esdedup.review.who_stays import candidates
 from esdedup.search.scopes import warning_of_missing
 from esdedup.search.warnings import missing_pairs, not_compared
 from esdedup.sketch.scheme import Scheme
@@ -148,6 +149,7 @@ class GroupPages:
                 "looked_at": bool(review.group_list.looked_at.among([key])[0]),
                 "next_head": self._next(groups, filters, head_row),
                 "list_query": filters.query or None,
+                "candidates": candidates(review, groups, head_row) if review.write else {},
                 "all_ignored": "ignored" in parameters,
                 "warnings": [*review.warnings(template_warnings), *warnings_of(review, groups)],
                 "chosen": head in judgements.representatives,

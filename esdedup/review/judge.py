@@ -20,7 +20,7 @@ from esdedup.analysis.sampling import draw_sample
 from esdedup.exceptions import UsageError
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Parameters, Review
-from esdedup.review.texts import PairDetails, ShownPair, measured, pair_of
+from esdedup.review.shown.texts import PairDetails, ShownPair, measured, pair_of
 from esdedup.sketch.limits import ACTING
 from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import VERDICTS, Judgement, Judgements

@@ -8,7 +8,7 @@ from esdedup.groups.groups import Groups
 from esdedup.review.decide import logs_of
 from esdedup.review.group_search import by_likeness, judged_below, members_of
 from esdedup.review.pages import Parameters, Review
-from esdedup.review.texts import PairDetails, ShownMember, member_of, title_of
+from esdedup.review.shown.texts import PairDetails, ShownMember, member_of, title_of
 
 _FOUND_BY_ITSELF = 1_000_000
 """Documents up to which the first visit finds the groups: in minutes, without a button."""

@@ -21,7 +21,7 @@ from esdedup.review.group_list import GroupList
 from esdedup.review.group_search import GroupSearch
 from esdedup.review.jobs import Jobs
 from esdedup.review.messages import message, speak, spoken
-from esdedup.review.texts import ImageField
+from esdedup.review.shown.texts import ImageField
 from esdedup.sketch.measures import Measure
 from esdedup.text.characters import message_of
 

@@ -406,8 +406,10 @@ def test_the_history_shows_what_is_left_of_each_run(
     def history() -> str:
         return plain(writing.settled("/decide").partition('id="logs"')[2])
 
-    assert f"{number} documents {done}" in history()
+    did = {"deleted": "deletion", "marked": "marking"}[done]
+    assert f"Undo the {did} of {number} documents, today " in history()
     (log,) = folder.glob("*.zst")
+    assert log.name not in history()
     index = writing.review.index
     index.add([DOCUMENTS[1]]) if action == "delete" else index.delete(["a2"])
     # A run that was killed has no end.
@@ -415,23 +417,75 @@ def test_the_history_shows_what_is_left_of_each_run(
     blocks = log.read_bytes().split(b"\x28\xb5\x2f\xfd")
     cut.write_bytes(b"\x28\xb5\x2f\xfd".join(blocks[:-1]))
     hasty = Visitor(replace(writing.review, counting_seconds=-1.0))
-    assert "not counted" in plain(hasty.settled("/decide").partition('id="logs"')[2])
+    assert "Not counted" in plain(hasty.settled("/decide").partition('id="logs"')[2])
     text = history()
-    assert f"{number - 1} of {number} documents still {done}; the run was interrupted" in text
+    assert f"{number - 1} of {number} documents still {done}: the {did} of {number}" in text
+    assert "The run was interrupted" in text
     page = writing.get("/decide").text
     writing.post(next(each for each in links(page, "/decide/undo") if log.name in each))
-    assert history().count(f"undone, all {number} documents") == 2
+    assert history().count(f"Undone: the {did} of {number} documents, today") == 2
     assert not links(writing.get("/decide").text, "/decide/undo")
 
 
 def test_only_logs_of_this_index_are_undone(writing: Visitor, folder: Path) -> None:
     os.mkfifo(folder / "documents.dedup-0.jsonl.zst")
-    assert "There is no log of this index" in writing.settled("/decide")
+    assert "There is no run on this index yet" in writing.settled("/decide")
     (folder / "documents.dedup-1.jsonl.zst").write_bytes(b"damaged")
     assert "its first line can&#39;t be read" in writing.get("/decide").text
     for name in ("../index.db", "index.db", "documents.dedup-2.jsonl.zst", ""):
         assert writing.post("/decide/undo", data={"log": name}).status_code == 404
     assert writing.post("/decide/undo?log=documents.dedup-1.jsonl.zst").status_code == 400
+    # A log of another file is not listed, and can't be undone here.
+    with esdedup.open(folder / "other.db", "documents") as other:
+        other.add(DOCUMENTS)
+        other.dedup("delete", threshold=0.6, apply=True)
+    assert len([*folder.glob("documents.dedup-2*.zst")]) == 1
+    page = writing.get("/decide").text
+    assert "dedup-2" not in page
+    assert "force" not in page
+
+
+def test_another_rule_shows_who_would_stay_and_is_used(writing: Visitor) -> None:
+    page = plain(writing.get("/decide?keep=last").text)
+    assert "Another document stays in 3 of 3 groups. " in page
+    assert "Stays now Would stay" in page.replace("Would", " Would").replace("  ", " ")
+    (use,) = links(writing.get("/decide?keep=longest&field=").text, "/decide/keep")
+    writing.post(use)
+    assert "the document with the longest text stays" in writing.settled("/decide")
+    missing = writing.get("/decide?keep=newest")
+    assert (missing.status_code, "name the field" in missing.text) == (400, True)
+    writing.post("/decide/keep?keep=lowest&field=city")
+    page = writing.settled("/decide")
+    assert "no document has a number in that field" in page
+    writing.post(links(page, "/decide/keep")[0])
+    assert "the document with the first id stays" in writing.settled("/decide")
+    assert writing.post("/decide/keep").status_code == 400
+
+
+def test_a_group_shows_who_would_stay_by_each_rule(visit: Visit) -> None:
+    dated = [
+        {"id": f"d{day}", "text": "The tide comes in at the old harbour " + "soon " * day}
+        | {"date": f"2026-11-{30 - day}"}
+        for day in range(3)
+    ]
+    visitor = visit(*dated, write=True, show=["date"])
+    visitor.settled("/groups")
+    page = plain(visitor.get("/group?id=d1").text)
+    assert "d0: the first id, the shortest text, the newest by date stays now" in page
+    assert "d2: the longest text, the oldest by date" in page
+
+
+def test_the_list_of_duplicates_is_a_csv(visit: Visit) -> None:
+    visitor = visit(show=["city"])
+    visitor.settled("/decide")
+    (path,) = links(visitor.get("/decide").text, "/decide/duplicates")
+    answer = visitor.get(path)
+    assert answer.headers["content-type"].startswith("text/csv")
+    lines = answer.text.splitlines()
+    assert lines[0] == "id,stays,jaccard,city"
+    assert {("a2", "a1"), ("a3", "a1"), ("b2", "b1")} < {
+        tuple(line.split(",")[:2]) for line in lines[1:]
+    }
 
 
 # Jobs, and the command

@@ -307,3 +307,26 @@ def test_groups_are_a_queue(target: list[str], tmp_path: Path, open_page: OpenPa
         page = open_page(app.url)
         go(page, "Groups")
         expect(page.get_by_text("7 of ")).to_contain_text("looked at")
+
+
+@local
+def test_the_newest_stay(target: list[str], tmp_path: Path, open_page: OpenPage) -> None:
+    """The rule is tried on the page, with the groups it changes, used, and so deleted."""
+    index(tmp_path, target, articles())
+    options = (*target, "--write", "--show", "title", "--threshold", "0.6")
+    with Reviewing(tmp_path, *options) as app:
+        page = open_page(app.url)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("repeat others")
+        go(page, "Decide")
+        page.get_by_label("Of each group stays the").select_option("newest by a field")
+        page.get_by_role("combobox", name="Field").fill("date")
+        page.get_by_role("button", name="Show what changes").press("Enter")
+        said = page.get_by_role("status")
+        expect(said).to_contain_text("Another document stays in 8 of 15 groups.")
+        rows = page.get_by_role("table").last.get_by_role("row")
+        expect(rows.filter(has_text="en-08")).to_contain_text("2026-11-10")
+        page.get_by_role("button", name="Use this rule").press("Enter")
+        expect(page.get_by_text("the document with the newest date stays")).to_be_visible()
+        delete(page)
+        page.goto(app.at(page, "/document?id=en-10"))
+        expect(page.get_by_role("heading", level=1)).to_have_text("en-10")

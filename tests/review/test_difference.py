@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from esdedup.review.difference import Difference, differences, pieces
+from esdedup.review.shown.difference import Difference, differences, pieces
 from esdedup.sketch.scheme import Scheme
 
 SCHEME = Scheme()

@@ -7,7 +7,8 @@ from urllib.parse import urlencode
 
 from esdedup.analysis.explain import Explanation
 from esdedup.models import FIELD, Document
-from esdedup.review.difference import (
+from esdedup.review.messages import message
+from esdedup.review.shown.difference import (
     Difference,
     TextPiece,
     changes,
@@ -15,7 +16,6 @@ from esdedup.review.difference import (
     outside_passages,
     pieces,
 )
-from esdedup.review.messages import message
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.judgements import Judgement

@@ -1,0 +1,1 @@
+"""How pages show documents: `texts` with fields beside them, and every `difference` marked."""

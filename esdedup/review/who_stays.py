@@ -1,0 +1,182 @@
+"""Which document of a group stays: by another keep rule, at once, before groups are found by it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from esdedup.compare.keep_rule import KeepRule, sort_keys
+from esdedup.exceptions import UsageError
+from esdedup.groups.groups import Groups
+from esdedup.models import Document
+from esdedup.review.group_search import members_of
+from esdedup.review.messages import message
+from esdedup.review.pages import Parameters, Review
+from esdedup.review.shown.texts import title_of
+from esdedup.stores.fields import text_at, value_at
+from esdedup.text.instants import instant_of
+from esdedup.text.strings import Strings
+
+_MOST_READ = 20_000
+"""Documents that are read at once: about 0.3 seconds in a file."""
+_READ_AT_ONCE = 500
+_EXAMPLES = 10
+_WORDS = 80
+"""Characters of the beginning of a text."""
+_LARGEST = 200
+"""Documents of a group, of which the page shows who would stay by each rule."""
+WORDS_OF_RULES = ("first", "last", "longest", "shortest", "newest", "oldest", "highest", "lowest")
+"""The words of the rules that the page offers, the last four of which need a field."""
+_BY_FIELD = WORDS_OF_RULES[4:]
+
+
+class Staying(NamedTuple):
+    """A document that stays.
+
+    id: of the document.
+    title: the first shown field, or the beginning of its text.
+    value: what the rule compares, in words.
+    """
+
+    id: str
+    title: str
+    value: str
+
+
+class Change(NamedTuple):
+    """A group in which another document would stay.
+
+    before, after: the document that stays.
+    """
+
+    before: Staying
+    after: Staying
+
+
+@dataclass(frozen=True)
+class RulePreview:
+    """What another keep rule would change.
+
+    rule: in the form of `keep`.
+    groups: number of those that were looked at.
+    changed: number of those in which another document stays.
+    examples: of them.
+    """
+
+    rule: str
+    groups: int
+    changed: int
+    examples: list[Change]
+
+
+def rule_of(parameters: Parameters) -> KeepRule | None:
+    """Return the rule that a form names; None if it names none. Raises UsageError."""
+    word, field = parameters.get("keep", ""), parameters.get("field", "").strip()
+    if not word:
+        return None
+    if word in _BY_FIELD and not field:
+        raise UsageError("name the field whose values are compared")
+    return KeepRule.parse(f"{word}:{field}" if word in _BY_FIELD else word)
+
+
+def in_words(rule: KeepRule) -> str:
+    """Return the document that a rule lets stay, in words."""
+    if rule.by == "field":
+        name = {"time": ("oldest", "newest")}.get(rule.compared, ("lowest", "highest"))[rule.last]
+        return message(f"the {name} by {{field}}", {"field": rule.field})
+    name = {"id": ("first id", "last id"), "length": ("shortest text", "longest text")}[rule.by][
+        rule.last
+    ]
+    return message(f"the {name}")
+
+
+def preview(review: Review, groups: Groups, rule: KeepRule) -> RulePreview:
+    """Return what a rule would change in the groups as they are, as many as are read at once.
+
+    Groups whose representative was chosen by hand keep it.
+    """
+    index = review.index
+    chosen = set(index.judgements.read().representatives)
+    sizes = groups.sizes
+    most = int(np.searchsorted(sizes.cumsum(), _MOST_READ, "right"))
+    heads = groups.heads[: max(1, most)].tolist()
+    rows_by_head = {head: [head] for head in heads}
+    for row in groups.duplicate_rows.tolist():
+        if (rows := rows_by_head.get(int(groups.representative[row]))) is not None:
+            rows.append(row)
+    rows = [row for members in rows_by_head.values() for row in members]
+    paths = [*rule.paths(index.meta.text_fields)]
+    documents = _read(review, [groups.ids[row] for row in rows], paths)
+    changes: list[tuple[str, str]] = []
+    for head, members in rows_by_head.items():
+        id = groups.ids[head]
+        present = [documents[groups.ids[row]] for row in members if groups.ids[row] in documents]
+        if id in chosen or not present:
+            continue
+        if (stays := first_by(rule, present, index.meta.text_fields)) != id:
+            changes.append((id, stays))
+    shown = changes[:_EXAMPLES]
+    names = review.group_list.fields[:1]
+    ids = [id for change in shown for id in change]
+    texts = _read(review, ids, [*index.meta.text_fields, *names, *paths])
+    examples = [
+        Change(*(staying(review, texts[id], rule) for id in change))
+        for change in shown
+        if {*change} <= texts.keys()
+    ]
+    return RulePreview(str(rule), len(heads), len(changes), examples)
+
+
+def staying(review: Review, document: Document, rule: KeepRule) -> Staying:
+    """Return a document that stays by a rule."""
+    text = text_at(document.source, review.index.meta.text_fields) or ""
+    beginning = " ".join(text[: 2 * _WORDS].split())[:_WORDS]
+    if rule.by == "field":
+        compared = value_at(document.source, str(rule.field))
+        value = "–" if compared is None else str(compared)
+    elif rule.by == "length":
+        value = message("{n} character|{n} characters", {"n": len(text)})
+    else:
+        value = ""
+    return Staying(document.id, title_of(document, review.show) or beginning, value)
+
+
+def first_by(rule: KeepRule, documents: Sequence[Document], text_fields: Sequence[str]) -> str:
+    """Return the id of the document that a rule lets stay."""
+    ids = Strings.of([document.id for document in documents])
+    keys = [*rule.keys(documents, text_fields).encoded()]
+    sorted_by = sort_keys(rule, ids, keys)
+    return min(zip(sorted_by, documents, strict=True), key=lambda pair: pair[0])[1].id
+
+
+def candidates(review: Review, groups: Groups, head: int) -> dict[str, list[str]]:
+    """Return the documents of a group that some rule lets stay, each with these rules in words."""
+    rows = [head, *members_of(groups, head)]
+    if len(rows) > _LARGEST:
+        return {}
+    text_fields, names = review.index.meta.text_fields, review.group_list.fields
+    ids = [groups.ids[row] for row in rows]
+    documents = [*_read(review, ids, [*text_fields, *names]).values()]
+    if not documents:
+        return {}
+    rules = [KeepRule.parse(word) for word in ("first", "longest", "shortest")]
+    for name in names:
+        values = [value_at(document.source, name) for document in documents]
+        if any(isinstance(value, str) and instant_of(value) for value in values):
+            rules += [KeepRule.parse(f"newest:{name}"), KeepRule.parse(f"oldest:{name}")]
+    rules_by_id: dict[str, list[str]] = {}
+    for rule in rules:
+        rules_by_id.setdefault(first_by(rule, documents, text_fields), []).append(in_words(rule))
+    return rules_by_id
+
+
+def _read(review: Review, ids: Sequence[str], paths: list[str]) -> dict[str, Document]:
+    """Return the documents that exist, by id."""
+    if not paths:
+        return {id: Document(id, {}) for id in ids}
+    return {
+        document.id: document
+        for start in range(0, len(ids), _READ_AT_ONCE)
+        for document in review.index.store.get(ids[start : start + _READ_AT_ONCE], paths)
+    }
