@@ -20,6 +20,7 @@ from esdedup.compare.plan import Plan
 from esdedup.runs.run import Arrays, Run
 from esdedup.runs.shares import Shares, StoredShare
 from esdedup.tabular import Tabular
+from esdedup.text.arrays import Mask
 
 REPORT = "report.json"
 """The file of a run with which its decisions are made."""
@@ -44,6 +45,16 @@ class RemovedDocuments:
         """The number of records of the files to write."""
         ends = self.removals.corpus.ends
         return ends[-1] - ends[0]
+
+    @property
+    def corpus(self) -> Corpus:
+        """All documents."""
+        return self.removals.corpus
+
+    @property
+    def retained(self) -> Mask:
+        """Mark the later documents that stay, shape (documents of the corpus,)."""
+        return self.removals.retained
 
     def retained_records(self) -> Iterator[RetainedRecords]:
         """Yield the records that stay of each file."""

@@ -11,18 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain, count
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from esdedup.cleaning.outputs import digest_of
-from esdedup.cleaning.removals import Removals
+from esdedup.cleaning.removals import Corpus
 from esdedup.cleaning.sketching import RECORDS, StoredRecords
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.records.locations import content_of, copy, is_address
 from esdedup.runs.run import OnStep, Run, difference
 from esdedup.runs.shares import Shares, StoredShare, share_name
-from esdedup.text.arrays import offsets_of
+from esdedup.text.arrays import Mask, offsets_of
 
 SKETCHES = ".sketches"
 """The name of a folder of sketches ends in this."""
@@ -51,6 +51,18 @@ class AddedDocuments:
         """Yield the names of the shares in the folder of all runs."""
         for number in range(1, self.shares + 1):
             yield f"{self.folder}/{share_name(number)}"
+
+
+class RetainedDocuments(Protocol):
+    """The documents of a corpus that stay."""
+
+    @property
+    def corpus(self) -> Corpus:
+        """All documents."""
+
+    @property
+    def retained(self) -> Mask:
+        """Mark the later documents that stay, shape (documents of the corpus,)."""
 
 
 @dataclass(frozen=True)
@@ -149,20 +161,20 @@ class KeptSketches:
         lines = (self.folder.read(f"{added.folder}/{RECORDS}") for added in self.earlier)
         return StoredRecords(lines, [*chain.from_iterable(a.counts for a in self.earlier)])
 
-    def add(self, removals: Removals) -> int:
+    def add(self, documents: RetainedDocuments) -> int:
         """Add the documents of a run that stay, unless it has done so, and return their number.
 
         Raises StoreError if another run has added documents meanwhile.
         """
-        corpus = removals.corpus
-        records = corpus.rows[removals.retained]
+        corpus = documents.corpus
+        records = corpus.rows[documents.retained]
         if self.is_added:
             return records.size
         # Runs that overlap have different folders.
         name = f"{len(self.earlier):04d}-{self.job}"
         shares = Shares(Run(self.local.folder / name))
         shares.run.folder.mkdir(mode=0o700, exist_ok=True)
-        number_of_shares = self._copy_retained(removals, shares)
+        number_of_shares = self._copy_retained(documents, shares)
         shares.run.write(RECORDS, corpus.lines[records].tobytes())
         if is_address(self.place):
             for file in shares.run.folder.iterdir():
@@ -172,9 +184,9 @@ class KeptSketches:
         self._describe(AddedDocuments(self.made, self.job, name, files, number_of_shares, counts))
         return records.size
 
-    def _copy_retained(self, removals: Removals, shares: Shares) -> int:
+    def _copy_retained(self, documents: RetainedDocuments, shares: Shares) -> int:
         """Write the documents of a run that stay, and return the number of their shares."""
-        corpus, retained, numbers = removals.corpus, removals.retained, count(1)
+        corpus, retained, numbers = documents.corpus, documents.retained, count(1)
         start = int(corpus.counts[: len(self.names)].sum())
         number = 0
         for share in corpus.shares.written():

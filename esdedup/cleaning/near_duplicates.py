@@ -41,6 +41,19 @@ class MemoryOfJob:
     base: int = 192 << 20
     document: int = 60
 
+    def rest(self, max_memory: int | None, documents: int) -> int:
+        """Return the bytes that are left to sort and compare a number of documents.
+
+        max_memory: of all; None for the default. Raises UsageError if nothing is left.
+        """
+        if max_memory is None:
+            return DEFAULT_MEMORY
+        needed = self.base + self.document * documents
+        if max_memory <= needed:
+            least = f"{(needed >> 20) + 1}MB"
+            raise UsageError(f"`max_memory`: {documents:,} documents require {least}")
+        return max_memory - needed
+
 
 MEMORY = MemoryOfJob()
 
@@ -74,7 +87,7 @@ class NearDuplicates(DocumentSearch):
 
         Raises UsageError if the memory is too small for the number of documents.
         """
-        memory = self._memory_of(corpus.rows.size)
+        memory = MEMORY.rest(self.max_memory, corpus.rows.size)
         columns = columns_by_number(corpus.shares, self.plan, corpus.first, memory)
         columns = replace(columns, only_between=self.only_between)
         assert isinstance(columns.ids, Numbers)
@@ -99,16 +112,6 @@ class NearDuplicates(DocumentSearch):
         removals = Removals.of_duplicates(corpus, self.plan.measure, *columns)
         texts = Strings(arrays["new_texts"], arrays["new_offsets"])
         return replace(removals, new_values=NewValues(arrays["new_values"], texts))
-
-    def _memory_of(self, documents: int) -> int:
-        """Return the bytes of memory that are left to compare a number of documents."""
-        if self.max_memory is None:
-            return DEFAULT_MEMORY
-        needed = MEMORY.base + MEMORY.document * documents
-        if self.max_memory <= needed:
-            least = f"{(needed >> 20) + 1}MB"
-            raise UsageError(f"`max_memory`: {documents:,} documents require {least}")
-        return self.max_memory - needed
 
 
 def _duplicates(corpus: Corpus, order: I64, groups: Groups) -> Removals:

@@ -243,7 +243,7 @@ def _by_line(lines: I64, in_file: slice, records: I64, texts: Strings) -> dict[i
     return {int(lines[records[row]]): texts[row] for row in range(first, end)}
 
 
-_PLACES = {
+PLACES = {
     "file": "string",
     "line": "int64",
     "id": "string",
@@ -251,6 +251,7 @@ _PLACES = {
     "original_line": "int64",
     "original_id": "string",
 }
+"""The columns of where a document and its original are."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -258,7 +259,7 @@ class DuplicatesTable(Tabular):
     """The documents that duplicate others, with where they and their originals are."""
 
     removals: Removals
-    columns: ClassVar[dict[str, str]] = {**_PLACES, "similarity": "double", "distance": "int64"}
+    columns: ClassVar[dict[str, str]] = {**PLACES, "similarity": "double", "distance": "int64"}
 
     def __len__(self) -> int:
         return len(self.removals)
@@ -276,7 +277,7 @@ class ContainedTable(Tabular):
 
     removals: Removals
     columns: ClassVar[dict[str, str]] = {
-        **_PLACES,
+        **PLACES,
         "contained": "double",
         "start": "int64",
         "end": "int64",

@@ -67,6 +67,24 @@ class UnitReport(Counts):
 
 
 @dataclass(frozen=True)
+class SpanReport:
+    """Counts of the repeated spans that a run cuts.
+
+    changed: documents that lost a span, and stay.
+    spans: number of spans, also of documents that are dropped.
+    against: of these, the spans that a document of the earlier files has.
+    fraction: of the words of all documents that are removed, 0 to 1.
+    frequent: the spans that occur most often: how often, where first, and how they begin.
+    """
+
+    changed: int
+    spans: int
+    against: int
+    fraction: float
+    frequent: Sequence[dict[str, object]] = ()
+
+
+@dataclass(frozen=True)
 class ConflictReport:
     """The groups that are left whole, because their documents have different labels.
 
@@ -139,7 +157,8 @@ class CleanReport:
     recall: as of `Groups`.
     capped: as of `Groups`.
     largest: the largest groups.
-    samples: duplicates over the range of similarity, each with the beginning of both texts.
+    samples: duplicates over the range of similarity, each with the beginning of both texts; or
+    spans with the text around them.
     contained: the counts of `find_contained`.
     unordered: documents that the keep rule can't compare.
     units: the counts of repeated units, in place of documents.
@@ -147,6 +166,7 @@ class CleanReport:
     blank: number of documents with a blank fingerprint, likewise.
     conflicts: the groups that are left whole; None if labels are not compared.
     merged: what documents that stay take from their duplicates; None if no field is named.
+    spans: the counts of repeated spans, which documents that stay lose.
     """
 
     documents: int
@@ -170,6 +190,7 @@ class CleanReport:
     blank: int = 0
     conflicts: ConflictReport | None = None
     merged: MergeReport | None = None
+    spans: SpanReport | None = None
 
     @staticmethod
     def of_units(units: UnitReport) -> CleanReport:
@@ -209,8 +230,8 @@ class CleanReport:
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object, without values that only some jobs have and this one has not."""
         values = asdict(self)
-        # Jobs without a scope, fingerprints, labels or merged fields have none.
-        for name in ("unscoped", "blank", "conflicts", "merged"):
+        # Jobs without a scope, fingerprints, labels, merged fields or spans have none.
+        for name in ("unscoped", "blank", "conflicts", "merged", "spans"):
             if not getattr(self, name):
                 del values[name]
         return values
@@ -237,6 +258,8 @@ def report_from_json(report: Mapping[str, Any]) -> CleanReport:
         "samples": tuple(report["samples"]),
         "merged": None if merged is None else replace(MergeReport(**merged), samples=samples),
     }
+    if (spans := report.get("spans")) is not None:
+        values["spans"] = SpanReport(**spans)
     if (conflicts := report.get("conflicts")) is not None:
         values["conflicts"] = ConflictReport(**conflicts)
     return CleanReport(**{**report, **values})

@@ -24,8 +24,12 @@ from esdedup.cleaning.near_duplicates import NearDuplicates
 from esdedup.cleaning.one_process import run_alone
 from esdedup.cleaning.outputs import CleanFiles, list_file
 from esdedup.cleaning.report import CleanReport
+from esdedup.cleaning.spans.cutting import SpanRule
+from esdedup.cleaning.spans.documents import CutDocuments
+from esdedup.cleaning.spans.search import SpanSearch, span_plan
 from esdedup.cleaning.tasks import Stage, Task, Waiting, run_task
 from esdedup.cleaning.units import RepeatedUnits, Unit
+from esdedup.compare.keep_rule import KeepRule
 from esdedup.compare.plan import Plan
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups
@@ -110,6 +114,13 @@ class FileRequest:
             bool(against.indices or against.sketches),
         )
 
+    def workers_for(self, files: CleanFiles) -> int:
+        """Return the number of processes that read files."""
+        # Other tasks may be on this machine.
+        if self.workers is None and self.task is None:
+            return number_of_processes(total_bytes(files.inputs) or 0)
+        return self.workers or 1
+
     def run(self, job: CleanJob) -> CleanReport | None:
         """Run a job, or its task; the report is None for one task of many but the last."""
         if self.task is None:
@@ -159,14 +170,10 @@ class NearDuplicateRequest:
             self._check(against)
             if self.merge:
                 files.check_merge()
-            workers = request.workers or 1
-            # Other tasks may be on this machine.
-            if request.workers is None and request.task is None:
-                workers = number_of_processes(total_bytes(files.inputs) or 0)
             inputs = FileInputs(
                 files,
                 request.dead_letter,
-                workers,
+                request.workers_for(files),
                 against.names,
                 against.indices,
                 request.against_fields,
@@ -198,20 +205,25 @@ class NearDuplicateRequest:
 
     def _check(self, against: Against) -> None:
         """Raise UsageError for what can't be compared with."""
-        if self.only_between and not against.names:
-            raise UsageError("`only_between` requires `against`")
-        if self.update and len(against.indices) + len(against.sketches) != 1:
-            raise UsageError("`update` requires one index, or one folder of sketches, in `against`")
-        if self.update and against.indices and self.files.output == STDIN:
-            raise UsageError("`update` of an index requires an `output` that is a file or a folder")
-        if len(against.sketches) > 1:
-            raise UsageError(f"`against` {against.sketches[1]}: name one folder of sketches")
-        if self.files.task is not None and against.indices:
-            raise UsageError("`against`: `task` compares with files and kept sketches only")
-        if self.files.task is not None and self.update:
-            raise UsageError("`update` can't be combined with `task`")
+        check_against(self.files, against, self.update, self.only_between)
         if self.files.task is not None and self.merge:
             raise UsageError(f"`{self.merge.setting}` can't be combined with `task`")
+
+
+def check_against(files: FileRequest, against: Against, update: bool, only_between: bool) -> None:
+    """Raise UsageError for what files can't be compared with."""
+    if only_between and not against.names:
+        raise UsageError("`only_between` requires `against`")
+    if update and len(against.indices) + len(against.sketches) != 1:
+        raise UsageError("`update` requires one index, or one folder of sketches, in `against`")
+    if update and against.indices and files.output == STDIN:
+        raise UsageError("`update` of an index requires an `output` that is a file or a folder")
+    if len(against.sketches) > 1:
+        raise UsageError(f"`against` {against.sketches[1]}: name one folder of sketches")
+    if files.task is not None and against.indices:
+        raise UsageError("`against`: `task` compares with files and kept sketches only")
+    if files.task is not None and update:
+        raise UsageError("`update` can't be combined with `task`")
 
 
 @dataclass(frozen=True)
@@ -229,8 +241,8 @@ class Addition:
         """Add the documents, and show their number."""
         inputs = self.inputs
         if inputs.former is not None:
-            assert isinstance(decisions, RemovedDocuments)
-            added, name = inputs.former.add(decisions.removals), inputs.former.place
+            assert isinstance(decisions, RemovedDocuments | CutDocuments)
+            added, name = inputs.former.add(decisions), inputs.former.place
         else:
             (index,) = inputs.indices
             added, name = self._add_to(index), index.store.where
@@ -295,6 +307,64 @@ class ContainmentRequest:
             containment = Containment(plan.meta.scheme, self.fraction, evidence=self.evidence)
             search = ContainedItems(inputs, plan, reporter, containment, self.mask, workers)
             return request.run(CleanJob(files, search, reporter))
+
+
+@dataclass(frozen=True)
+class SpanRequest:
+    """Cut the spans of words that files repeat from their documents.
+
+    files: to clean.
+    rule: which spans are cut.
+    keep: the document that keeps the first occurrence.
+    scheme: how texts become words; None for the default one.
+    update: add what stays to the index or the sketches that the files are compared with.
+    max_memory: in bytes.
+    only_between: cut spans of what the files are compared with, and not those of each other.
+    """
+
+    files: FileRequest
+    rule: SpanRule = SpanRule()  # noqa: RUF009
+    keep: KeepRule = KeepRule()  # noqa: RUF009
+    scheme: Scheme | None = None
+    update: bool = False
+    max_memory: int | None = None
+    only_between: bool = False
+
+    def run(self, reporter: Reporter) -> CleanReport | None:
+        """Run the job, as `FileRequest.run`."""
+        request = self.files
+        with ExitStack() as opened:
+            against = Against.of(request.against, self.update, opened)
+            check_against(request, against, self.update, self.only_between)
+            if self.update and request.output is not None:
+                for index in against.indices:
+                    index.create()
+            plan = span_plan(self.scheme, self.keep, request.reading.text_fields)
+            files = request.files(opened, against)
+            files.check_targets(request.dead_letter_file)
+            files.check_changeable("unit")
+            inputs = FileInputs(
+                files,
+                request.dead_letter,
+                request.workers_for(files),
+                against.names,
+                against.indices,
+                request.against_fields,
+            )
+            search = SpanSearch(
+                inputs, plan, reporter, self.rule, self.max_memory, self.only_between
+            )
+            job = CleanJob(files, search, reporter)
+            if against.sketches:
+                kept = {"spans": True, "scheme": plan.meta.scheme.id}
+                kept["text field"] = [*request.reading.text_fields]
+                place, is_shared = against.sketches[0], request.task is not None
+                former = KeptSketches.at(place, kept, job.parameters, self.update, is_shared)
+                inputs = replace(inputs, former=opened.enter_context(former))
+                job = replace(job, algorithm=replace(search, inputs=inputs))
+            if self.update:
+                job = replace(job, add=Addition(inputs, reporter))
+            return request.run(job)
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,18 @@ def columns_by_number(
     return replace(columns, unordered=unordered, earlier=earlier)
 
 
+def texts_by_number(shares: Shares) -> StoredTexts:
+    """Return the texts of all documents of all shares by their numbers, from 0."""
+    ends = _ends(shares)
+    return StoredTexts(shares, np.arange(ends[-1]), ends, _text_offsets(shares))
+
+
+def _text_offsets(shares: Shares) -> I64:
+    """Return where the texts of documents start and end, as of `StoredTexts`."""
+    offsets = (share.arrays("text_offsets")["text_offsets"] for share in shares.all())
+    return mapped(shares.run.folder, offsets)
+
+
 def _keys(shares: Shares) -> Strings:
     """Return the keys of the keep rule of all documents."""
     return Strings.joined([share.strings("keys", "key_offsets") for share in shares.all()])
@@ -216,7 +228,6 @@ def _in_order(
                 digests[rows] = arrays["digests"][in_range]
                 filled[rows] = arrays["filled"][in_range]
                 values[:, rows] = arrays["values"][:, in_range]
-    offsets = mapped(folder, (share.arrays("text_offsets")["text_offsets"] for share in stored))
     scopes = None
     if plan.within:
         words = np.concatenate([share.scopes() for share in stored])
@@ -224,5 +235,5 @@ def _in_order(
     labels = None
     if plan.label_fields:
         labels = _ordered(plan, [share.labels() for share in stored], order)
-    texts_of = StoredTexts(shares, order, ends, offsets)
+    texts_of = StoredTexts(shares, order, ends, _text_offsets(shares))
     return Columns(ids, digests, filled, values, texts_of, scopes=scopes, labels=labels)

@@ -1,11 +1,16 @@
 """Cut spans from texts, with the punctuation and the blanks that would be left around them."""
 
+import itertools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from esdedup.text.characters import SYMBOL, WORD, character_classes
 
 Interval = tuple[int, int]
 """The first character, and the end."""
+Part = Literal["sentences", "lines"]
 
 _CLOSING = ".!?…,;:。！？，；：、｡"
 _PAIRS = {*zip("\"'([{“‘«（「『【", "\"')]}”’»）」』】", strict=True)}
@@ -22,13 +27,53 @@ def without_spans(text: str, spans: Sequence[Interval], *, whole_sentences: bool
     """
     if whole_sentences:
         spans = _sentences(text, spans)
+    return "".join(_remaining(text, spans))
+
+
+def without_words(text: str, spans: Sequence[Interval]) -> str:
+    """Return a text without spans of whole words, as `without_spans`.
+
+    Two words that would become one get a blank between them.
+    """
+    remaining = [piece for piece in _remaining(text, spans) if piece]
+    joined = remaining[:1]
+    for before, after in itertools.pairwise(remaining):
+        joined += [" ", after] if _are_one_word(before[-1], after[0]) else [after]
+    return "".join(joined)
+
+
+def parts_of(text: str, part: Part) -> list[Interval]:
+    """Return the sentences or the lines of a text, without the blanks between them."""
+    if part == "sentences":
+        starts, ends = _edges_of_sentences(text)
+    else:
+        line_feeds = [match.start() for match in re.finditer("\n", text)]
+        starts, ends = [0, *(end + 1 for end in line_feeds)], [*line_feeds, len(text)]
+    parts = list[Interval]()
+    for start, end in zip(starts, ends, strict=True):
+        content = text[start:end]
+        if not content.isspace() and content:
+            first = start + len(content) - len(content.lstrip())
+            parts.append((first, start + len(content.rstrip())))
+    return parts
+
+
+def _are_one_word(before: str, after: str) -> bool:
+    """Return whether two characters side by side are of one word."""
+    classes = character_classes()
+    is_word = classes[ord(before)] == classes[ord(after)] == WORD
+    return is_word or (before == after and classes[ord(before)] == SYMBOL)
+
+
+def _remaining(text: str, spans: Sequence[Interval]) -> list[str]:
+    """Return the pieces of a text before, between and after spans."""
     cuts = [_with_punctuation(text, cut) for cut in _joined(text, spans)]
     position, pieces = 0, list[str]()
     for start, end in _joined(text, cuts):
         start, end = _with_blank(text, start, end)
         pieces.append(text[position:start])
         position = end
-    return "".join([*pieces, text[position:]])
+    return [*pieces, text[position:]]
 
 
 def _joined(text: str, spans: Iterable[Interval]) -> list[Interval]:
@@ -44,13 +89,8 @@ def _joined(text: str, spans: Iterable[Interval]) -> list[Interval]:
 
 
 def _sentences(text: str, spans: Iterable[Interval]) -> list[Interval]:
-    """Return the sentences that spans have a part of. A line break ends a sentence, too."""
-    ends, starts = list[int](), [0]
-    for match in _SENTENCE_END.finditer(text):
-        is_line_break = match[0].startswith("\n")
-        ends.append(match.start() if is_line_break else match.end())
-        starts.append(match.end())
-    ends.append(len(text))
+    """Return the sentences that spans have a part of."""
+    starts, ends = _edges_of_sentences(text)
     sentences = list[Interval]()
     for start, end in spans:
         first = starts[bisect_right(starts, start) - 1]
@@ -59,6 +99,16 @@ def _sentences(text: str, spans: Iterable[Interval]) -> list[Interval]:
         first += len(leading) - len(leading.lstrip())
         sentences.append((first, ends[bisect_left(ends, end)]))
     return sentences
+
+
+def _edges_of_sentences(text: str) -> tuple[list[int], list[int]]:
+    """Return the starts and the ends of sentences. A line break ends a sentence, too."""
+    ends, starts = list[int](), [0]
+    for match in _SENTENCE_END.finditer(text):
+        is_line_break = match[0].startswith("\n")
+        ends.append(match.start() if is_line_break else match.end())
+        starts.append(match.end())
+    return starts, [*ends, len(text)]
 
 
 def _with_punctuation(text: str, cut: Interval) -> Interval:

@@ -1,0 +1,191 @@
+"""The spans that a job cuts from documents, the table that lists them, and the texts without."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from esdedup.cleaning.outputs import RetainedRecords
+from esdedup.cleaning.removals import PLACES, Corpus
+from esdedup.cleaning.report import CleanReport
+from esdedup.compare.columns import texts_by_number
+from esdedup.runs.run import Arrays
+from esdedup.runs.shares import StoredTexts
+from esdedup.tabular import Tabular
+from esdedup.text.arrays import I64, Mask, blocks, run_starts
+from esdedup.text.cuts import without_words
+
+_ROWS_AT_ONCE = 1 << 18
+_BYTES_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Spans of documents that repeat others, by document and start, as arrays of shape (n,).
+
+    document: its number.
+    start: the first character in its text.
+    end: the end there.
+    words: number of words.
+    original: the number of the document with the first occurrence.
+    original_start: the first character in its text.
+    original_end: the end there.
+    """
+
+    document: I64
+    start: I64
+    end: I64
+    words: I64
+    original: I64
+    original_start: I64
+    original_end: I64
+
+    @property
+    def columns(self) -> Arrays:
+        """The arrays by their names."""
+        return {**vars(self)}
+
+    def picked(self, rows: I64 | slice) -> Spans:
+        """Return some spans."""
+        return Spans(**{name: column[rows] for name, column in self.columns.items()})
+
+    def __len__(self) -> int:
+        return self.document.size
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Characters that are cut from the texts of documents, by document and start, shape (n,).
+
+    document: its number.
+    start: the first character.
+    end: the end.
+    """
+
+    document: I64
+    start: I64
+    end: I64
+
+    @property
+    def columns(self) -> Arrays:
+        """The arrays by their names, as they are saved."""
+        return {f"cut_{name}": column for name, column in vars(self).items()}
+
+
+@dataclass(frozen=True)
+class CutDocuments:
+    """Documents without the spans that came before.
+
+    corpus: that they are of.
+    spans: that came before, also of documents that are dropped.
+    cuts: from the documents that stay.
+    dropped: numbers of documents that lose too much to stay, ascending.
+    report: the counts.
+    """
+
+    corpus: Corpus
+    spans: Spans
+    cuts: Cuts
+    dropped: I64
+    report: CleanReport
+
+    left_whole: ClassVar[None] = None
+    """No table: documents have no labels."""
+
+    @staticmethod
+    def load(corpus: Corpus, arrays: Arrays, report: CleanReport) -> CutDocuments:
+        """Return what `to_arrays` returned before."""
+        dropped = arrays.pop("dropped")
+        cuts = {name[4:]: arrays.pop(name) for name in [*arrays] if name.startswith("cut_")}
+        return CutDocuments(corpus, Spans(**arrays), Cuts(**cuts), dropped, report)
+
+    def to_arrays(self) -> Arrays:
+        """Return arrays to save."""
+        return {**self.spans.columns, **self.cuts.columns, "dropped": self.dropped}
+
+    @property
+    def records(self) -> int:
+        """The number of records of the files to write."""
+        ends = self.corpus.ends
+        return ends[-1] - ends[0]
+
+    @cached_property
+    def retained(self) -> Mask:
+        """Mark the later documents that stay, shape (documents of the corpus,)."""
+        retained = np.ones(self.corpus.rows.size, np.bool_)
+        retained[: self.corpus.first] = False
+        retained[self.dropped] = False
+        return retained
+
+    def retained_records(self) -> Iterator[RetainedRecords]:
+        """Yield the records that stay of each later file, with their new texts."""
+        corpus = self.corpus
+        lines, is_retained = corpus.lines, corpus.lines > 0
+        is_retained[corpus.rows[self.dropped]] = False
+        texts = texts_by_number(corpus.shares)
+        for start, end in itertools.pairwise(corpus.ends):
+            in_file = slice(start, end)
+            first, last = np.searchsorted(corpus.rows, [start, end]).tolist()
+            changed = dict(self._changed(texts, first, last))
+            yield RetainedRecords(np.abs(lines[in_file]), is_retained[in_file], changed)
+
+    def _changed(self, texts: StoredTexts, first: int, last: int) -> Iterator[tuple[int, str]]:
+        """Yield the lines and the new texts of those documents of a range that change."""
+        cuts, corpus = self.cuts, self.corpus
+        low, high = np.searchsorted(cuts.document, [first, last]).tolist()
+        if low == high:
+            return
+        edges = np.append(low + np.flatnonzero(run_starts(cuts.document[low:high])), high)
+        documents = cuts.document[edges[:-1]]
+        lines = corpus.lines[corpus.rows[documents]].tolist()
+        for block in blocks(texts.sizes(documents), _BYTES_AT_ONCE):
+            bounds = itertools.pairwise(edges[block.start : block.stop + 1].tolist())
+            texts_of_block = texts(documents[block])()
+            for line, text, (begin, end) in zip(lines[block], texts_of_block, bounds, strict=True):
+                starts, ends = cuts.start[begin:end].tolist(), cuts.end[begin:end].tolist()
+                yield line, without_words(text, [*zip(starts, ends, strict=True)])
+
+    def table(self) -> Tabular:
+        """Return the table that lists the spans."""
+        return SpansTable(self)
+
+
+@dataclass(frozen=True, repr=False)
+class SpansTable(Tabular):
+    """Spans that came before, with where they and their first occurrences are."""
+
+    decisions: CutDocuments
+    columns: ClassVar[dict[str, str]] = {
+        **PLACES,
+        "start": "int64",
+        "end": "int64",
+        "words": "int64",
+        "original_start": "int64",
+        "original_end": "int64",
+        "dropped": "bool",
+    }
+
+    def __len__(self) -> int:
+        return len(self.decisions.spans)
+
+    def table_rows(self) -> Iterator[tuple[object, ...]]:
+        corpus, retained = self.decisions.corpus, self.decisions.retained
+        for start in range(0, len(self), _ROWS_AT_ONCE):
+            spans = self.decisions.spans.picked(slice(start, start + _ROWS_AT_ONCE))
+            numbers = np.stack(
+                [spans.start, spans.end, spans.words, spans.original_start, spans.original_end]
+            )
+            rows = zip(
+                corpus.places(spans.document),
+                corpus.places(spans.original),
+                numbers.T.tolist(),
+                (~retained[spans.document]).tolist(),
+                strict=True,
+            )
+            for place, original, of_span, is_dropped in rows:
+                yield *place, *original, *of_span, is_dropped
