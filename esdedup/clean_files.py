@@ -15,8 +15,10 @@ from esdedup.cleaning.requests import (
     ContainmentRequest,
     FileRequest,
     NearDuplicateRequest,
+    SpanRequest,
     UnitRequest,
 )
+from esdedup.cleaning.spans.cutting import MIN_WORDS, Cut, SpanRule
 from esdedup.cleaning.units import Unit
 from esdedup.compare.keep_rule import KeepRule
 from esdedup.exceptions import UsageError
@@ -66,7 +68,10 @@ def clean(
     collect: str | Sequence[str] = (),
     fill: str | Sequence[str] = (),
     unit: Unit | None = None,
-    min_words: int = 1,
+    min_words: int | None = None,
+    max_repeats: int = 1,
+    cut: Cut = "words",
+    drop_over: float = 0.9,
     removed: Path | None = None,
     work: Path | None = None,
     workers: int = 1,
@@ -110,8 +115,12 @@ def clean(
     its duplicates.
     fill: fields that a document that stays takes from its first duplicate with a value, if it has
     none itself.
-    unit: remove repeated paragraphs or lines inside documents, in place of documents.
-    min_words: of a unit; shorter ones stay.
+    unit: remove repeated paragraphs, lines, or spans of words inside documents, in place of
+    documents.
+    min_words: of a unit; shorter ones stay. None for 1, or 50 words of a span.
+    max_repeats: spans that do not occur more often stay.
+    cut: "words" to cut spans as they are; only "sentences" or "lines" that are whole in one.
+    drop_over: documents that lose a larger fraction of their words to spans are removed.
     removed: file for the list of what is removed; None for `_removed.jsonl.zst` in the output.
     work: folder to resume from; None for one beside the output.
     workers: number of processes. More than one import the main module again.
@@ -135,8 +144,16 @@ def clean(
     )
     grouping = Grouping(limits, method, KeepRule.parse(keep), exact, split_templates, conflict)
     merge = Merge.parse(collect, fill)
+    spans = SpanRule(min_words or MIN_WORDS, max_repeats, drop_over, cut)
+    if unit != "span" and spans != SpanRule(min_words or MIN_WORDS):
+        raise UsageError("`max_repeats`, `cut` and `drop_over` require the `unit` 'span'")
     if unit is not None:
-        _check_alone(grouping, merge, against, update, only_between)
+        compared = _entries(against) or update or only_between
+        if unit != "span" and compared:
+            raise UsageError(
+                f"`against`, `only_between` and `update` can't be combined with `unit` {unit!r}"
+            )
+        _check_alone(grouping, merge, with_keep=unit == "span")
     reading = Reading(format, encoding, names_of(text_field), id_field, delimiter=delimiter)
     request = _request(files, output, reading, dead_letter)
     request = replace(
@@ -148,10 +165,13 @@ def clean(
         workers=workers,
     )
     memory = None if max_memory is None else size(max_memory)
-    job: UnitRequest | NearDuplicateRequest
-    job = NearDuplicateRequest(request, grouping, scheme, update, memory, only_between, merge)
-    if unit is not None:
-        job = UnitRequest(request, unit, min_words)
+    job: UnitRequest | SpanRequest | NearDuplicateRequest
+    if unit == "span":
+        job = SpanRequest(request, spans, grouping.keep, scheme, update, memory, only_between)
+    elif unit is not None:
+        job = UnitRequest(request, unit, min_words or 1)
+    else:
+        job = NearDuplicateRequest(request, grouping, scheme, update, memory, only_between, merge)
     with shown(progress) as on_step:
         return _whole(job.run(CallbackReporter(on_step)))
 
@@ -245,19 +265,14 @@ def _ignore(*_: object) -> None:
     """Ignore a record that can't be read: the report counts these."""
 
 
-def _check_alone(
-    grouping: Grouping,
-    merge: Merge,
-    against: Path | Index | Iterable[Path | Index],
-    update: bool,
-    only_between: bool,
-) -> None:
-    """Raise UsageError for settings that can't be combined with `unit`."""
-    if _entries(against) or update or only_between:
-        raise UsageError("`against`, `only_between` and `update` can't be combined with `unit`")
+def _check_alone(grouping: Grouping, merge: Merge, *, with_keep: bool) -> None:
+    """Raise UsageError for settings that can't be combined with `unit`.
+
+    with_keep: a keep rule can be.
+    """
     if merge:
         raise UsageError(f"`{merge.setting}` can't be combined with `unit`")
-    if grouping != Grouping():
+    if grouping != (Grouping(keep=grouping.keep) if with_keep else Grouping()):
         raise UsageError("settings of near-duplicates can't be combined with `unit`")
 
 

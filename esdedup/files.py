@@ -23,8 +23,10 @@ if TYPE_CHECKING:
         FileRequest,
         ItemRequest,
         NearDuplicateRequest,
+        SpanRequest,
         UnitRequest,
     )
+    from esdedup.cleaning.spans.cutting import MIN_WORDS, Cut, SpanRule
     from esdedup.cleaning.tasks import Stage, Waiting
     from esdedup.cleaning.units import Unit
     from esdedup.compare.file_pairs import PairRequest
@@ -42,13 +44,13 @@ if TYPE_CHECKING:
     from esdedup.tabular import Tabular
 
 __all__ = [
-    "MOST_PROCESSES", "PATH", "STDIN", "BadRecord", "Chunk", "ContainmentRequest",
-    "DeadLetterFile", "Evidence", "FileRequest", "Format", "ItemRequest", "Merge",
+    "MIN_WORDS", "MOST_PROCESSES", "PATH", "STDIN", "BadRecord", "Chunk", "ContainmentRequest",
+    "Cut", "DeadLetterFile", "Evidence", "FileRequest", "Format", "ItemRequest", "Merge",
     "NearDuplicateRequest", "PairRequest", "Reading", "Record", "RepeatedIds", "ShareSizes",
-    "Stage", "Tabular", "Unit", "UnitRequest", "Waiting", "against_kind", "check_new",
-    "check_result", "check_targets", "dead_letter_path", "format_of", "is_address",
-    "left_whole_file", "number_of_processes", "objects_of", "total_bytes", "write_table",
-    "written",
+    "SpanRequest", "SpanRule", "Stage", "Tabular", "Unit", "UnitRequest", "Waiting",
+    "against_kind", "check_new", "check_result", "check_targets", "dead_letter_path",
+    "format_of", "is_address", "left_whole_file", "number_of_processes", "objects_of",
+    "total_bytes", "write_table", "written",
 ]  # fmt: skip
 
 _MODULES = {
@@ -56,8 +58,9 @@ _MODULES = {
     "cleaning.inputs": "against_kind",
     "cleaning.outputs": "left_whole_file",
     "cleaning.requests": (
-        "ContainmentRequest FileRequest ItemRequest NearDuplicateRequest UnitRequest"
+        "ContainmentRequest FileRequest ItemRequest NearDuplicateRequest SpanRequest UnitRequest"
     ),
+    "cleaning.spans.cutting": "MIN_WORDS Cut SpanRule",
     "cleaning.tasks": "Stage Waiting",
     "cleaning.units": "Unit",
     "compare.file_pairs": "PairRequest",

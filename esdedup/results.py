@@ -24,6 +24,7 @@ Report: the duplicates of an index in numbers, with examples, from `Index.report
 PlannedMerge: a document that stays, and the values that it would take, by `Dedup.merges`.
 Result: the matches of one query, from `Index.similar`.
 SimilarPairs: all pairs, from `Index.pairs` and `esdedup.pairs`.
+SpanReport: the counts of repeated spans, in a `CleanReport`.
 Statistics: numbers of documents and bytes, from `Index.statistics`.
 Unattached: indices behind a name that lack the fields, so that no result has their documents.
 UndoReport: counts of the documents that `Index.undo` restored or could not restore.
@@ -36,7 +37,7 @@ from esdedup.lazy import import_name
 if TYPE_CHECKING:
     from esdedup.analysis.explain import Explanation
     from esdedup.analysis.report import Report
-    from esdedup.cleaning.report import ConflictReport
+    from esdedup.cleaning.report import ConflictReport, SpanReport
     from esdedup.compare.pairs import SimilarPairs
     from esdedup.deduplicated import (
         ContainedItem,
@@ -59,14 +60,14 @@ __all__ = [
     "Conflict", "ConflictReport", "Conflicts", "ContainedItem", "Containments", "Dedup",
     "DedupReport", "Deduplicated", "Duplicate", "Duplicates", "Explanation", "Failure", "Group",
     "GroupReport", "Groups", "HotBuckets", "IngestReport", "Match", "Member", "Pair",
-    "PlannedMerge", "Report", "Result", "SimilarPairs", "Statistics", "Unattached",
-    "UndoReport",
+    "PlannedMerge", "Report", "Result", "SimilarPairs", "SpanReport", "Statistics",
+    "Unattached", "UndoReport",
 ]  # fmt: skip
 
 _MODULES = {
     "analysis.explain": "Explanation",
     "analysis.report": "Report",
-    "cleaning.report": "ConflictReport",
+    "cleaning.report": "ConflictReport SpanReport",
     "compare.pairs": "SimilarPairs",
     "deduplicated": "ContainedItem Containments Deduplicated Duplicate Duplicates",
     "groups.conflicts": "Conflict Conflicts",

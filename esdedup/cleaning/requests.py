@@ -28,7 +28,7 @@ from esdedup.cleaning.spans.cutting import SpanRule
 from esdedup.cleaning.spans.documents import CutDocuments
 from esdedup.cleaning.spans.search import SpanSearch, span_plan
 from esdedup.cleaning.tasks import Stage, Task, Waiting, run_task
-from esdedup.cleaning.units import RepeatedUnits, Unit
+from esdedup.cleaning.units import RepeatedUnits, SplitUnit
 from esdedup.compare.keep_rule import KeepRule
 from esdedup.compare.plan import Plan
 from esdedup.exceptions import UsageError
@@ -377,7 +377,7 @@ class UnitRequest:
     """
 
     files: FileRequest
-    unit: Unit
+    unit: SplitUnit
     min_words: int = 1
 
     def run(self, reporter: Reporter) -> CleanReport | None:

@@ -29,7 +29,9 @@ from esdedup.text.arrays import SeenValues
 from esdedup.text.characters import is_unicode
 from esdedup.text.words import tokenise
 
-Unit = Literal["paragraph", "line"]
+SplitUnit = Literal["paragraph", "line"]
+Unit = Literal["paragraph", "line", "span"]
+"""What is removed in place of documents. Spans are those of `esdedup.cleaning.spans`."""
 _BETWEEN = {"paragraph": re.compile(r"(\r?\n(?:[^\S\n]*\n)+)"), "line": re.compile(r"(\r?\n)")}
 
 
@@ -39,7 +41,7 @@ class SeenUnits:
     report: of all texts so far.
     """
 
-    def __init__(self, unit: Unit, min_words: int) -> None:
+    def __init__(self, unit: SplitUnit, min_words: int) -> None:
         self._seen, self.report = SeenValues(), UnitReport()
         self._between, self._min_words, self._scheme = _BETWEEN[unit], min_words, Scheme()
 
@@ -96,7 +98,7 @@ class RepeatedUnits:
     files: CleanFiles
     dead_letter: DeadLetter
     reporter: Reporter
-    unit: Unit
+    unit: SplitUnit
     min_words: int = 1
 
     @property

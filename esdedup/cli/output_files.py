@@ -1,6 +1,6 @@
 """Files that a command writes again: the options, what they are compared with, and the report."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from glob import glob
@@ -27,7 +27,10 @@ from esdedup.files import (
     is_address,
     left_whole_file,
 )
-from esdedup.results import ConflictReport
+from esdedup.results import ConflictReport, SpanReport
+
+_SHOWN_OF_SPAN, _SHOWN_AROUND = 80, 40
+"""Characters of a span, and of the text before and after it, in a table."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,8 @@ def show_report(
         details = {name: value for name, value in values.items() if name not in counts}
         output.print_counts(counts, as_json, details={**place, **details})
         return
-    output.print_counts({**counts, **(report.contained or {})}, as_json, title=title)
+    others = {**(report.contained or {}), **_counts_of_spans(report)}
+    output.print_counts({**counts, **others}, as_json, title=title)
     if facts:
         output.print_facts(facts)
     rows = [
@@ -212,7 +216,9 @@ def show_report(
         output.print_table([*columns, ("id", "key")], rows, title)
     if report.conflicts is not None and report.conflicts.groups:
         _print_conflicts(report.conflicts)
-    if report.samples:
+    if report.spans is not None:
+        _print_spans(report, report.spans)
+    elif report.samples:
         (measure,) = {"distance", "similarity", "contained"} & {*report.samples[0]}
         samples = [
             (
@@ -232,6 +238,39 @@ def show_report(
         message(output.merged_summary(merged.documents, merged.values))
 
 
+def _counts_of_spans(report: CleanReport) -> dict[str, int]:
+    """Return the counts of spans, if spans are cut."""
+    spans = report.spans
+    return {} if spans is None else {"changed": spans.changed, "spans": spans.spans}
+
+
+def _print_spans(report: CleanReport, spans: SpanReport) -> None:
+    """Print the most frequent spans, and samples of what is cut."""
+    columns: list[tuple[str, output.Kind]] = [("count", "number"), ("words", "number")]
+    frequent = [
+        (f"{span['count']:,}", f"{span['words']:,}", " ".join(str(span["text"]).split()))
+        for span in spans.frequent
+    ]
+    if frequent:
+        output.print_table([*columns, ("most frequent", "line")], frequent)
+    samples = [
+        (f"{sample['words']:,}", f"{sample['file']}:{sample['line']}", _in_context(sample))
+        for sample in report.samples
+    ]
+    if samples:
+        shown: list[tuple[str, output.Kind]] = [("document", "text"), ("[-cut-]", "text")]
+        output.print_table([columns[1], *shown], samples)
+
+
+def _in_context(sample: Mapping[str, str]) -> str:
+    """Return a span with the text around it."""
+    span = sample["text"]
+    if len(span) > _SHOWN_OF_SPAN:
+        span = f"{span[:_SHOWN_OF_SPAN]} ..."
+    before, after = sample["before"][-_SHOWN_AROUND:], sample["after"][:_SHOWN_AROUND]
+    return " ".join(f"{before}[-{span}-]{after}".split())
+
+
 def _print_conflicts(conflicts: ConflictReport) -> None:
     """Print the first groups that are left whole."""
     groups = [
@@ -248,6 +287,10 @@ def _print_conflicts(conflicts: ConflictReport) -> None:
 def _title(report: CleanReport) -> str:
     """Return how many documents or units are removed, or contain an item."""
     of_all = f"of {count(report.documents, 'document')}"
+    if (spans := report.spans) is not None:
+        lost = f"{spans.fraction:.1%} of the words"
+        changed = f"{count(spans.spans, 'span')} in {spans.changed + report.removed:,} {of_all}"
+        return f"{changed}: {lost}"
     if report.contained is not None:
         containing = report.removed + report.contained.get("masked", 0)
         verb = "contains" if containing == 1 else "contain"

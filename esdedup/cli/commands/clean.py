@@ -16,12 +16,16 @@ from esdedup.cli.output_files import OutputOptions, RemovalRule, opened_against,
 from esdedup.cli.removal import RemovalOptions, conclude, show_removal
 from esdedup.cli.surroundings import surroundings
 from esdedup.files import (
+    MIN_WORDS,
     STDIN,
     ContainmentRequest,
+    Cut,
     Evidence,
     FileRequest,
     ItemRequest,
     NearDuplicateRequest,
+    SpanRequest,
+    SpanRule,
     Unit,
     UnitRequest,
     against_kind,
@@ -50,8 +54,25 @@ class CleanOptions:
     update: bool = setting(
         False, "Add what stays to the index or sketches of --against.", rare=True
     )
-    unit: Unit | None = setting(None, "Remove repeated paragraphs or lines instead.", rare=True)
-    min_words: int = setting(1, "With --unit, keep shorter units.", bounds=(1, None), rare=True)
+    unit: Unit | None = setting(
+        None, "Remove repeated paragraphs, lines or spans of words instead.", rare=True
+    )
+    min_words: int | None = setting(
+        None,
+        "With --unit, keep shorter units.",
+        bounds=(1, None),
+        rare=True,
+        show_default="1, of spans 50",
+    )
+    max_repeats: int = setting(
+        1, "With --unit span, keep what occurs no more often.", bounds=(1, None), rare=True
+    )
+    cut: Cut = setting(
+        "words", "With --unit span, cut words, or only whole sentences or lines.", rare=True
+    )
+    drop_over: float = setting(
+        0.9, "With --unit span, drop what loses a larger share.", bounds=(0.0, 1.0), rare=True
+    )
     engine: Literal["local", "spark"] = setting(
         "local", "spark: a cluster does the work.", rare=True
     )
@@ -65,6 +86,18 @@ class CleanOptions:
             show_default="2GB, and 60 bytes a document",
         ),
     )
+
+    @property
+    def spans(self) -> SpanRule:
+        """Which spans are cut."""
+        return SpanRule(self.min_words or MIN_WORDS, self.max_repeats, self.drop_over, self.cut)
+
+    @property
+    def units_removed(self) -> str:
+        """In words, what is removed in place of documents."""
+        if self.unit != "span":
+            return f"repeated {self.unit}s"
+        return f"spans of {self.spans.min_words} words or more that occur before"
 
 
 def clean_command(
@@ -88,7 +121,10 @@ def clean_command(
         place = [option.name for option in fields(Target)]
         options.refuse([*place, "against_field", "only_between"], "requires --against")
     if outputs.task is not None:
-        options.refuse(["update", "unit", "engine"], "can't be combined with --task", in_files=True)
+        refused = ["update", "engine", *(() if cleaning.unit == "span" else ("unit",))]
+        options.refuse(refused, "can't be combined with --task", in_files=True)
+    if cleaning.unit != "span":
+        options.refuse(["max_repeats", "cut", "drop_over"], "requires --unit span")
     outputs.check()
     scheme, text_field = of_files.scheme_and_fields(grouping.limits.distance)
     paths = of_files.named(files)
@@ -96,12 +132,26 @@ def clean_command(
     with letters, ExitStack() as opened, output.Progress() as progress, outputs.resumable():
         request = outputs.request(files, paths, of_files, text_field or ["text"], letters)
         report: CleanReport | None
-        if cleaning.unit is not None:
+        if cleaning.unit == "span":
+            refused = ["engine", "exact", "threshold", "conflict", "collect", "fill"]
+            options.refuse(refused, "can't be combined with --unit")
+            against = opened_against(cleaning.against or [], target, opened, of_files.text_field)
+            spans = SpanRequest(
+                replace(request, against=against, against_fields=cleaning.against_field),
+                cleaning.spans,
+                grouping.keep,
+                scheme,
+                cleaning.update,
+                cleaning.max_memory,
+                cleaning.only_between,
+            )
+            report = spans.run(progress)
+        elif cleaning.unit is not None:
             refused = ["against", "only_between", "update", "removed", "engine", "max_memory"]
             refused += ["workers", "keep", "id_field", "exact", "threshold", "conflict"]
             refused += ["collect", "fill"]
             options.refuse(refused, "can't be combined with --unit")
-            report = UnitRequest(request, cleaning.unit, cleaning.min_words).run(progress)
+            report = UnitRequest(request, cleaning.unit, cleaning.min_words or 1).run(progress)
         elif cleaning.engine == "spark":
             report = _on_spark(request, cleaning.against or [], grouping, scheme)
         else:
@@ -120,7 +170,7 @@ def clean_command(
     if report is not None:
         if report.units is None:
             message(*report.warnings(grouping.limits))
-        rule = _rule(grouping, scheme) if cleaning.unit is None else f"repeated {cleaning.unit}s"
+        rule = _rule(grouping, scheme) if cleaning.unit is None else cleaning.units_removed
         listed = request.listed
         if cleaning.engine == "spark" and outputs.written is not None:
             listed = f"{outputs.written.rstrip('/')}/_removed.parquet"

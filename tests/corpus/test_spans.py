@@ -1,0 +1,295 @@
+"""`clean FILES --unit span`: repeated runs of words are cut, beside a dictionary of all of them."""
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+import esdedup
+from esdedup.cli.surroundings import Surroundings
+from esdedup.runs.run import ShareSizes
+from esdedup.tabular import require_pyarrow
+from esdedup.text.cuts import without_words
+from tests.faults.test_dedup_files import contents
+from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.surroundings import killed_at
+
+_WORD = re.compile(r"[㐀-鿿]|[^\W㐀-鿿]+|\++|=+")
+NOTICE = "All rights reserved; no part of this may be copied, stored or sent without our consent."
+CHINESE = "版权所有，未经许可不得转载、摘编或以其他方式使用本网站的任何内容。"
+
+
+@dataclass
+class Expected:
+    """What a dictionary of all windows finds.
+
+    rest: the words that stay of each document, or None for one that is dropped.
+    spans: number of windows that came before.
+    """
+
+    rest: list[list[str] | None]
+    windows: int
+
+
+def expected(
+    texts: list[str], size: int, most: int = 1, drop_over: float = 0.9, earlier: int = 0
+) -> Expected:
+    """Return what is left of texts without windows that came before."""
+    split = [[word.casefold() for word in _WORD.findall(text)] for text in texts]
+    dropped = set[int]()
+    cuts = _cuts(split, size, most, earlier, dropped)
+    windows = sum(map(len, cuts))
+    for number, cut in enumerate(cuts):
+        lost = len(set().union(*cut)) if cut else 0
+        if lost and (lost > drop_over * len(split[number]) or lost == len(split[number])):
+            dropped.add(number)
+    cuts = _cuts(split, size, most, earlier, dropped)
+    rest: list[list[str] | None] = []
+    for number in range(earlier, len(texts)):
+        is_cut = set().union(*cuts[number]) if cuts[number] else set()
+        rest.append([word for n, word in enumerate(split[number]) if n not in is_cut])
+        if number in dropped:
+            rest[-1] = None
+    return Expected(rest, windows)
+
+
+def _cuts(
+    split: list[list[str]], size: int, most: int, earlier: int, dropped: set[int]
+) -> list[list[range]]:
+    """Return the words that each window that came before cuts from each document."""
+    places: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+    for number, text in enumerate(split):
+        for start in range(len(text) - size + 1):
+            places.setdefault(tuple(text[start : start + size]), []).append((number, start))
+    cuts: list[list[range]] = [[] for _ in split]
+    for occurrences in places.values():
+        if len(occurrences) <= most:
+            continue
+        kept = [place for place in occurrences if place[0] not in dropped]
+        for number, start in kept[1:]:
+            if number >= earlier:
+                in_first = kept[0][1] + size if number == kept[0][0] else 0
+                cuts[number].append(range(max(start, in_first), start + size))
+    return cuts
+
+
+def corpus(kind: str, count: int, seed: int = 0) -> list[str]:
+    """Return texts with passages of each other, with notices, and with repetitions."""
+    draw = random.Random(seed)
+    between = "" if kind == "chinese" else " "
+    texts = list[str]()
+    for number in range(count):
+        if kind == "chinese":
+            parts = ["".join(chr(draw.randrange(0x4E00, 0x5200)) for _ in range(60)), CHINESE]
+        elif kind == "code":
+            names = [f"value_{draw.randrange(9)}" for _ in range(8)]
+            parts = [f"for item in {name}:\n    total += item.price\n" for name in names]
+        else:
+            parts = [words(number, 30) + ".", NOTICE.upper() if number % 3 else NOTICE]
+        if number % 5 == 1:
+            parts.append(between.join([*"一二三四五六七"] * draw.randrange(1, 9)))
+        if texts and draw.random() < 0.5:
+            other = draw.choice(texts)
+            start = draw.randrange(len(other))
+            parts.insert(draw.randrange(3), other[start : start + draw.randrange(200)])
+        texts.append(between.join(parts))
+    return texts
+
+
+def rest_of(folder: str) -> Iterator[str]:
+    """Yield the texts of the files of a folder."""
+    for file in sorted(Path(folder).glob("*.jsonl")):
+        for line in file.read_text("utf-8").splitlines():
+            yield json.loads(line)["text"]
+
+
+def text_at(file: str, line: int) -> str:
+    """Return the text of a line of a file."""
+    text: str = json.loads(Path(file).read_text("utf-8").splitlines()[line - 1])["text"]
+    return text
+
+
+def listed(output: str) -> list[dict[str, Any]]:
+    """Return the list of removed spans."""
+    packed = Path(output, "_removed.jsonl.zst").read_bytes()
+    raw = zstandard.ZstdDecompressor().stream_reader(packed).read()
+    return [json.loads(line) for line in raw.splitlines()]
+
+
+@pytest.mark.parametrize("kind", ["english", "chinese", "code"])
+@pytest.mark.parametrize(
+    ("size", "options"),
+    [(10, {}), (3, {"max_repeats": 2}), (25, {"drop_over": 0.3}), (1, {"drop_over": 1.0})],
+)
+def test_what_a_dictionary_of_all_windows_finds_is_cut(
+    kind: str, size: int, options: dict[str, float]
+) -> None:
+    texts = corpus(kind, 60)
+    Path("in").mkdir()
+    for shard in range(3):
+        lines = [{"n": n, "text": text} for n, text in enumerate(texts)][shard * 20 :][:20]
+        write_lines(Path(f"in/{shard}.jsonl"), lines)
+    most, drop_over = int(options.get("max_repeats", 1)), options.get("drop_over", 0.9)
+    want = expected(texts, size, most, drop_over)
+    report = esdedup.clean(
+        "in", "out", unit="span", min_words=size, max_repeats=most, drop_over=drop_over
+    )
+    rest = [[word.casefold() for word in _WORD.findall(text)] for text in rest_of("out")]
+    assert rest == [words_left for words_left in want.rest if words_left is not None]
+    assert report.removed == want.rest.count(None)
+    assert report.spans is not None
+    assert (report.spans.spans > 0) == (want.windows > 0)
+    assert report.words_kept == sum(map(len, rest))
+    # All listed spans are equal to those that they name.
+    for span in listed("out"):
+        here = slice(span["start"], span["end"])
+        there = slice(span["original_start"], span["original_end"])
+        of = text_at(span["file"], span["line"])
+        original = text_at(span["original_file"], span["original_line"])
+        here_words = _WORD.findall(of[here].casefold())
+        assert here_words == _WORD.findall(original[there].casefold())
+        assert len(here_words) == span["words"]
+
+
+def test_the_result_depends_on_nothing_but_the_texts() -> None:
+    Path("in").mkdir()
+    texts = corpus("english", 90)
+    for shard in range(3):
+        lines = [{"text": text} for text in texts[shard * 30 : shard * 30 + 30]]
+        write_lines(Path(f"in/{shard}.jsonl"), lines)
+    command = ["clean", "in", "--unit", "span", "--min-words", "8", "--json"]
+    whole = run_command(*command, "-o", "whole")
+    assert whole.status == 0
+    few = Surroundings(sizes=ShareSizes(documents=7))
+    assert run_command(*command, "-o", "few", surroundings=few).status == 0
+    for options in (["--workers", "2"], ["--max-memory", "193MB"]):
+        assert run_command(*command, "-o", options[0], *options).status == 0
+    for task in (1, 2):
+        assert (
+            run_command(*command, "-o", "tasks", "--task", f"{task}/2", "--stage", "sketch").status
+            == 0
+        )
+    assert run_command(*command, "-o", "tasks", "--task", "1/2").status == 0
+    last = run_command(*command, "-o", "tasks", "--task", "2/2")
+    assert last.json[0] == {**whole.json[0], "output": "tasks"}
+    for step in ("Hashing", "Matching", "Cutting", "Writing"):
+        killed = killed_at(step)
+        assert run_command(*command, "-o", "killed", surroundings=killed).status == 130
+    other = run_command(*command, "-o", "killed", "--cut", "lines")
+    assert (other.status, "unfinished run with another cut" in other.err) == (2, True)
+    assert run_command(*command, "-o", "killed").status == 0
+    made = contents(Path("whole"))
+    for folder in ("few", "--workers", "--max-memory", "tasks", "killed"):
+        ours = contents(Path(folder))
+        assert {**ours, "_removed.report.json": b""} == {**made, "_removed.report.json": b""}
+    dry = run_command(*command)
+    assert dry.json[0] == {**whole.json[0], "output": None}
+
+
+def test_earlier_texts_keep_what_they_have() -> None:
+    texts = corpus("english", 40)
+    want = expected(texts, 8, earlier=20)
+    write_lines(Path("old.jsonl"), [{"text": text} for text in texts[:20]])
+    write_lines(Path("new.jsonl"), [{"text": text} for text in texts[20:]])
+    command = ["clean", "--unit", "span", "--min-words", "8", "--json"]
+    stay = [words_left for words_left in want.rest if words_left is not None]
+    for name, before in (("files", "old.jsonl"), ("index", "a.db"), ("kept", "a.sketches")):
+        if name == "index":
+            run_command("index", "old.jsonl", "--db", "a.db")
+        if name == "kept":
+            update = ["-o", "first", "--against", before, "--update", "--drop-over", "1"]
+            first = run_command(*command, "old.jsonl", *update, "--max-repeats", "99")
+            assert (first.status, "20 documents added" in first.err) == (0, True)
+        ended = run_command(*command, "new.jsonl", "-o", name, "--against", before)
+        assert ended.status == 0, ended.err
+        rest = [[word.casefold() for word in _WORD.findall(text)] for text in rest_of(name)]
+        assert rest == stay
+    only = run_command(
+        *command, "new.jsonl", "-o", "only", "--against", "old.jsonl", "--only-between"
+    )
+    assert only.json[0]["spans"]["against"] == only.json[0]["spans"]["spans"]
+    assert {"original_file": "old.jsonl"}.items() <= listed("only")[0].items()
+
+
+def test_whole_sentences_or_lines_are_cut_if_requested() -> None:
+    first = "One two three four. Five six seven eight! Nine ten\neleven twelve."
+    second = "Other four. Five six seven eight! Nine ten\neleven twelve. Three four"
+    write_lines(Path("a.jsonl"), [{"text": first}, {"text": second}])
+    for cut, rest in (
+        ("words", "Other Three four"),
+        ("sentences", "Other four. Three four"),
+        ("lines", second),
+    ):
+        esdedup.clean("a.jsonl", cut, unit="span", min_words=4, cut=cut)  # type: ignore[arg-type]
+        assert [*rest_of(cut)] == [first, rest]
+
+
+def test_the_document_that_keeps_a_span_is_that_of_the_rule() -> None:
+    write_lines(
+        Path("a.jsonl"),
+        [{"text": f"Short. {NOTICE}", "date": 1}, {"text": f"{words(1)}. {NOTICE}", "date": 2}],
+    )
+    esdedup.clean("a.jsonl", "out", unit="span", min_words=9, keep="newest:date", drop_over=1)
+    assert [*rest_of("out")] == ["Short.", f"{words(1)}. {NOTICE}"]
+
+
+def test_all_formats_are_written_as_they_came() -> None:
+    pa = require_pyarrow()
+    texts = [f"{words(1)}. {NOTICE}", f"{words(2)}. {NOTICE}", words(3)]
+    pa.parquet.write_table(pa.table({"text": texts, "n": [1, 2, 3]}), "a.parquet")
+    Path("in").mkdir()
+    for number, text in enumerate(texts):
+        Path(f"in/{number}.txt").write_text(text, "utf-8")
+    rest = [texts[0], f"{words(2)}.", texts[2]]
+    report = esdedup.clean("a.parquet", "tables", unit="span", min_words=9)
+    assert pa.parquet.read_table("tables/a.parquet")["text"].to_pylist() == rest
+    assert (report.documents, report.kept, report.removed) == (3, 3, 0)
+    assert report.bytes_removed == len(NOTICE) + 1
+    esdedup.clean("in", "files", unit="span", min_words=9, format="file")
+    assert [Path(f"files/{n}.txt").read_text("utf-8") for n in range(3)] == rest
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    write_lines(Path("a.jsonl"), [{"text": "a"}])
+    for options, said in (
+        (["--unit", "line", "--cut", "lines"], "--cut requires --unit span"),
+        (["--max-repeats", "2"], "--max-repeats requires --unit span"),
+        (["--unit", "span", "--exact"], "--exact can't be combined with --unit"),
+        (["--unit", "span", "--collect", "n"], "--collect can't be combined with --unit"),
+        (["--unit", "span", "--engine", "spark"], "--engine can't be combined with --unit"),
+        (["--unit", "span", "--only-between"], "--only-between requires --against"),
+        (["--unit", "span", "--max-memory", "1MB"], "--max-memory: 1 documents require"),
+        (["--unit", "span", "--drop-over", "2"], "--drop-over"),
+    ):
+        refused = run_command("clean", "a.jsonl", "-o", "x", *options)
+        assert (refused.status, said in refused.err) == (2, True), refused.err
+    for settings, said in (
+        ({"unit": "span", "exact": True}, "can't be combined with `unit`"),
+        ({"cut": "lines"}, "require the `unit` 'span'"),
+        ({"unit": "span", "cut": "pages"}, "use 'words', 'sentences' or 'lines'"),
+        ({"unit": "span", "max_repeats": 0}, "max_repeats 0: use 1 or more"),
+    ):
+        with pytest.raises(esdedup.UsageError, match=re.escape(said)):
+            esdedup.clean("a.jsonl", "x", **settings)
+    assert not Path("x").exists()
+
+
+@given(
+    st.lists(st.sampled_from(["ab", "cd", "中", "文", " ", "++", ", ", "\n"]), max_size=30),
+    st.data(),
+)
+def test_no_words_are_joined_where_others_are_cut(pieces: list[str], data: st.DataObject) -> None:
+    text = "".join(pieces)
+    places = [match.span() for match in re.finditer(r"[中文]|[a-d]+|\++", text)]
+    is_cut = [data.draw(st.booleans()) for _ in places]
+    spans = [span for span, cut in zip(places, is_cut, strict=True) if cut]
+    stay = [text[slice(*span)] for span, cut in zip(places, is_cut, strict=True) if not cut]
+    assert re.findall(r"[中文]|[a-d]+|\++", without_words(text, spans)) == stay
