@@ -24,7 +24,11 @@ MERGED = {
 }
 CONFLICTS = [f"conflicts.{name}" for name in ("field", "groups", "documents", "samples")]
 NOT_OF_ITEMS = {"samples[].similarity", "unscoped", "blank", *MERGED, *CONFLICTS}
-EXTENDED = {"decontaminate": ("clean", NOT_OF_ITEMS)}
+NOT_OF_SPANS = NOT_OF_ITEMS | {"samples[].original_text"}
+EXTENDED = {
+    "decontaminate": ("clean", NOT_OF_ITEMS),
+    "clean --unit span": ("clean", NOT_OF_SPANS),
+}
 """Sections that have the fields of another one, too, except for these."""
 
 SEVERAL = {
@@ -92,6 +96,7 @@ LOCAL = {
         ["decontaminate", "--db", "passages.db", "--against", "items.jsonl"],
     ],
     "clean --unit": [["clean", ARTICLES, "--unit", "paragraph"]],
+    "clean --unit span": [["clean", "spans.jsonl", "--unit", "span", "--min-words", "3"]],
     "explain": [["explain", "en-08", "en-10"]],
     "weights": [["weights", "-o", "weights.tsv"]],
     "stats": [["stats", "--hot", "2"]],
@@ -159,7 +164,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list
         # Pairs show the file of an id that both have.
         Path("items.jsonl").write_text(json.dumps({"id": "en-01", "text": item}), "utf-8")
         scoped = [{"text": item, "source": "a"}, {"text": item}]
-        for name in ("scoped.jsonl", "dump.jsonl"):
+        for name in ("scoped.jsonl", "dump.jsonl", "spans.jsonl"):
             Path(name).write_text("\n".join(map(json.dumps, scoped)), "utf-8")
         images = [{"id": f"{number}", "phash": "0" * 16} for number in range(2)]
         Path("images.jsonl").write_text("\n".join(map(json.dumps, images)), "utf-8")
