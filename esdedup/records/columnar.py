@@ -21,7 +21,7 @@ from typing import IO, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
-from esdedup.models import Fields
+from esdedup.models import Fields, grouped
 from esdedup.records.locations import AHEAD, open_file
 from esdedup.records.merge import NO_MERGE, Merge
 from esdedup.tabular import TableFormat, require_pyarrow
@@ -110,6 +110,37 @@ def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> 
         return tuple(schema.names)
 
 
+@dataclass(frozen=True)
+class TableRows:
+    """Consecutive rows of a table in their columns, which another process may convert.
+
+    path: of the table.
+    first: the number of the first row, from 1.
+    batch: the columns.
+    """
+
+    path: str
+    first: int
+    batch: _Batch
+
+    def __iter__(self) -> Iterator[_Row]:
+        """Yield the rows, converted. Raises InputError if the file is damaged."""
+        with _reporting_damage(self.path):
+            yield from rows_of(self.batch)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # pyarrow pickles the whole buffers of which a batch is a part.
+        sink = require_pyarrow().BufferOutputStream()
+        with require_pyarrow().ipc.new_stream(sink, self.batch.schema) as stream:
+            stream.write_batch(self.batch)
+        return _rows_of_stream, (self.path, self.first, sink.getvalue().to_pybytes())
+
+
+def _rows_of_stream(path: str, first: int, stream: bytes) -> TableRows:
+    """Return rows that were pickled."""
+    return TableRows(path, first, require_pyarrow().ipc.open_stream(stream).read_next_batch())
+
+
 def rows_in(
     path: str,
     kind: TableFormat,
@@ -117,8 +148,8 @@ def rows_in(
     size: int,
     most: int,
     on_bytes: Callable[[int], None],
-) -> Iterator[_Row]:
-    """Yield the rows of a file, converted in parts of at most `most` rows and about `size` bytes.
+) -> Iterator[list[TableRows]]:
+    """Yield the rows of a file in parts of at most `most` rows and about `size` bytes.
 
     columns: the columns to read, None for all; "a.b" is in the column "a". Columns that the file
         lacks are ignored.
@@ -126,11 +157,29 @@ def rows_in(
 
     Raises the errors of `check_columns`, and InputError if the file breaks off.
     """
+
+    def weigh(rows: TableRows) -> int:
+        """Return the bytes of rows, more for many short ones, so that a part has few enough."""
+        return max(_bytes_of(rows.batch), -(-len(rows.batch) * size // most))
+
+    return grouped(_slices(path, kind, columns, size, most, on_bytes), weigh, size, most)
+
+
+def _slices(
+    path: str,
+    kind: TableFormat,
+    columns: Sequence[str] | None,
+    size: int,
+    most: int,
+    on_bytes: Callable[[int], None],
+) -> Iterator[TableRows]:
+    """Yield the rows of a file as it has them, in slices of the size; arguments of `rows_in`."""
     with _opened(path, kind) as (_, schema, batches):
         names = schema.names
         if columns is not None:
             column_names = (_column(schema, column) for column in columns)
             names = [*dict.fromkeys(name for name in column_names if name is not None)]
+        first = 1
         for batch, read in batches(names, size, most):
             batch = batch.select(names)
             for column in batch.columns:
@@ -141,11 +190,70 @@ def rows_in(
                     # `_row` rejects rows with text that is not UTF-8, each alone.
                     if "UTF8" not in str(error):
                         raise
-            # Each row may refer to a value that is nearly as long as the batch.
-            rows = min(most, max(_FEW_ROWS, _SLICE_BYTES // max(1, batch.get_total_buffer_size())))
-            for first in range(0, len(batch), rows):
-                yield from rows_of(batch[first : first + rows])
+            # Batches of Parquet have about this size already, and are not halved for little more.
+            for part in _parts(batch, size if kind == "arrow" else 2 * size, most):
+                yield TableRows(path, first, _decoded(part))
+                first += len(part)
             on_bytes(int(read))
+
+
+def _parts(batch: _Batch, size: int, most: int) -> Iterator[_Batch]:
+    """Yield a batch in slices of at most `most` rows and `size` bytes, or one row."""
+    if len(batch) <= most and (len(batch) < 2 or _bytes_of(batch) <= size):
+        if len(batch):
+            yield batch
+        return
+    half = len(batch) // 2
+    yield from _parts(batch[:half], size, most)
+    yield from _parts(batch[half:], size, most)
+
+
+def _bytes_of(batch: _Batch) -> int:
+    """Return how many bytes the values of a batch have at most, if no row shares one."""
+    return sum(map(_bytes_of_values, batch.columns))
+
+
+def _bytes_of_values(array: _Array) -> int:
+    pa = require_pyarrow()
+    if _is_coded_text(array.type):
+        lengths = pa.compute.binary_length(array.dictionary).take(array.indices)
+        return int(array.indices.nbytes + (pa.compute.sum(lengths).as_py() or 0))
+    # Each row may refer to a value that is as long as the array.
+    return int(array.nbytes) * (len(array) if _shares_values(array.type) else 1)
+
+
+def _is_coded_text(kind: _Type) -> bool:
+    """Return whether a type is that of texts of which equal ones are stored once."""
+    types = require_pyarrow().types
+    texts = types.is_string, types.is_large_string, types.is_binary, types.is_large_binary
+    return bool(types.is_dictionary(kind) and any(is_text(kind.value_type) for is_text in texts))
+
+
+def _shares_values(kind: _Type) -> bool:
+    """Return whether several rows of a type may refer to one value."""
+    types = require_pyarrow().types
+    shares = (
+        types.is_dictionary,
+        types.is_run_end_encoded,
+        types.is_string_view,
+        types.is_binary_view,
+        types.is_list_view,
+        types.is_large_list_view,
+    )
+    if any(is_kind(kind) for is_kind in shares):
+        return True
+    kind = getattr(kind, "storage_type", kind)
+    return any(_shares_values(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _decoded(batch: _Batch) -> _Batch:
+    """Return a batch whose columns hold each text of a row apart."""
+    for position, column in enumerate(batch.columns):
+        if _is_coded_text(column.type):
+            batch = batch.set_column(
+                position, batch.schema.names[position], column.dictionary_decode()
+            )
+    return batch
 
 
 def copy_rows(
@@ -334,26 +442,37 @@ def _arrow_batches(file: BinaryIO) -> tuple[Iterator[_Table], _OpenWriter]:
 @contextmanager
 def _opened(path: str, kind: TableFormat) -> Iterator[tuple[BinaryIO, _Schema, _Batches]]:
     """Open a file: return it, its schema, and a function that yields batches and their bytes."""
-    damages = OSError, EOFError, ValueError, MemoryError, require_pyarrow().ArrowException
     # Of Parquet, the columns that are read are apart.
     with open_file(path, AHEAD if kind == "arrow" else 0) as file:
         try:
             schema, batches = _parquet(file) if kind == "parquet" else _arrow(file)
             names = schema.names
-        except damages as error:
+        except _damages() as error:
             article = "a Parquet" if kind == "parquet" else "an Arrow"
             raise UsageError(
                 f"{path} is not {article} file, or was cut: {_first_line(error)}"
             ) from error
         if repeated := Counter(names) - Counter(set(names)):
             raise UsageError(f"{path}: two columns have the name {next(iter(repeated))!r}")
-        try:
+        with _reporting_damage(path):
             file.seek(0)
             yield file, schema, batches
-        except EsdedupError:
-            raise
-        except damages as error:
-            raise InputError(f"{path} can't be read to its end: {_first_line(error)}") from error
+
+
+@contextmanager
+def _reporting_damage(path: str) -> Iterator[None]:
+    """Raise InputError in place of the errors of a damaged file."""
+    try:
+        yield
+    except EsdedupError:
+        raise
+    except _damages() as error:
+        raise InputError(f"{path} can't be read to its end: {_first_line(error)}") from error
+
+
+def _damages() -> tuple[type[BaseException], ...]:
+    """Return the errors of a file that can't be read as a table."""
+    return OSError, EOFError, ValueError, MemoryError, require_pyarrow().ArrowException
 
 
 def _first_line(error: BaseException) -> str:
@@ -361,35 +480,86 @@ def _first_line(error: BaseException) -> str:
 
 
 def _parquet(file: BinaryIO) -> tuple[_Schema, _Batches]:
-    opened = require_pyarrow().parquet.ParquetFile(
-        file, pre_buffer=False, buffer_size=_BUFFER_BYTES, page_checksum_verification=True
+    open_table = partial(
+        require_pyarrow().parquet.ParquetFile,
+        file,
+        pre_buffer=False,
+        buffer_size=_BUFFER_BYTES,
+        page_checksum_verification=True,
     )
+    opened = open_table()
     metadata, size_of_file = opened.metadata, file.seek(0, 2)
     leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
 
     def batches(names: list[str], size: int, most: int) -> Iterator[tuple[_Batch, float]]:
         requested = {*names}
-        widths = {
-            number: max(8, leaf.length)
+        read_leaves = {
+            number: leaf
             for number, leaf in enumerate(leaves)
             if requested.intersection(accumulate(leaf.path.split("."), "{}.{}".format))
         }
+        coded = [leaf.path for leaf in read_leaves.values() if leaf.physical_type == "BYTE_ARRAY"]
+        by_code = open_table(metadata=metadata, read_dictionary=coded)
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             # pyarrow ends the process if the numbers of a column are damaged, unless a read has
             # found that before.
-            next(opened.iter_batches(1, [number], names, use_threads=False), None)
+            head = next(by_code.iter_batches(1, [number], names, use_threads=False), None)
+            columns = {leaf: group.column(leaf) for leaf in read_leaves}
             # A few bytes may encode any number of equal values, such as zeros in lists.
-            values = sum(group.column(leaf).num_values * width for leaf, width in widths.items())
+            values = sum(
+                column.num_values * max(8, read_leaves[leaf].length)
+                for leaf, column in columns.items()
+            )
             # Of all columns: pyarrow ends the process if the sizes of one column are damaged.
             group_bytes = max(1, group.total_byte_size)
+            row_bytes = None
+            # Texts that share their beginnings may take any multiple of the bytes of a row group.
+            if not any("DELTA_BYTE_ARRAY" in column.encodings for column in columns.values()):
+                row_values = max((column.num_values for column in columns.values()), default=0)
+                row_bytes = _longest_coded(head, -(-row_values // max(1, group.num_rows)))
+            if row_bytes is None:
+                # Each row may refer to a text that is nearly as long as the row group.
+                row_bytes = group_bytes
             rows = size * group.num_rows // max(group_bytes, values)
-            # Each row may refer to a text that is nearly as long as the row group.
-            rows = max(1, min(rows, most, max(_FEW_ROWS, _SLICE_BYTES // group_bytes)))
+            rows = max(1, min(rows, most, max(_FEW_ROWS, _SLICE_BYTES // max(1, row_bytes))))
             for batch in opened.iter_batches(rows, [number], names, use_threads=False):
                 yield batch, size_of_file * len(batch) / metadata.num_rows
 
     return opened.schema_arrow, batches
+
+
+def _longest_coded(head: _Batch | None, values: int) -> int | None:
+    """Return how many bytes a row takes at most for texts that other rows may refer to too.
+
+    head: the first row, with the dictionaries of its row group. Return None if one is missing.
+    values: the number of values of a row in a column, on average.
+    """
+    compute, row_bytes = require_pyarrow().compute, 0
+    for column in () if head is None else head.columns:
+        for dictionary in _dictionaries(column):
+            if not len(dictionary):
+                return None
+            longest = compute.max(compute.binary_length(dictionary)).as_py()
+            row_bytes += longest * max(1, values)
+    return row_bytes
+
+
+def _dictionaries(array: _Array) -> Iterator[_Array]:
+    """Yield the dictionaries of an array that was read from Parquet."""
+    types, kind = require_pyarrow().types, array.type
+    if types.is_dictionary(kind):
+        yield array.dictionary
+    elif hasattr(kind, "storage_type"):
+        yield from _dictionaries(array.storage)
+    elif types.is_struct(kind):
+        for number in range(kind.num_fields):
+            yield from _dictionaries(array.field(number))
+    elif types.is_map(kind):
+        yield from _dictionaries(array.keys)
+        yield from _dictionaries(array.items)
+    elif types.is_nested(kind):
+        yield from _dictionaries(array.values)
 
 
 def _arrow(file: BinaryIO) -> tuple[_Schema, _Batches]:
@@ -473,7 +643,12 @@ def _values(array: _Array) -> list[Any]:
         array = array.cast(pa.timestamp(kind.unit, "UTC"))
     elif pa.types.is_duration(kind):
         array = array.cast(pa.int64())
-    values: list[Any] = array.to_pylist(maps_as_pydicts="strict")
+    types = pa.types
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_primitive(kind):
+        # With any argument, it converts one value after the other, in 10 times the time.
+        values: list[Any] = array.to_pylist()
+    else:
+        values = array.to_pylist(maps_as_pydicts="strict")
     return values if _AS_IT_IS.issuperset(map(type, values)) else [*map(_plain, values)]
 
 

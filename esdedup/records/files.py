@@ -21,7 +21,7 @@ import orjson
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError, json_fault
 from esdedup.models import Fields, grouped
-from esdedup.records.columnar import BadRow, check_columns, rows_in
+from esdedup.records.columnar import BadRow, TableRows, check_columns, rows_in
 from esdedup.records.locations import SpooledPipe, look_up
 from esdedup.records.pipes import is_pipe
 from esdedup.records.text_files import (
@@ -96,6 +96,9 @@ _FORMATS: dict[str, Format] = {
 }
 _PLAIN = {str, int, bool, NoneType}
 """Types of values that `orjson` writes as ENCODER does, in a tenth of the time."""
+_LEAST, _MOST = 1e-4, 1e16
+"""Positive floats from the first to below the second, which `orjson` writes as ENCODER does. Beyond
+these ENCODER writes an exponent of two digits, and `orjson` writes NaN as null."""
 _DIGITS = bytes(ord("0") if chr(code) in "0123456789" else code for code in range(256))
 """Translates every digit to 0, so that long numbers are found by searching."""
 _LINES_A_PART = 50
@@ -237,15 +240,8 @@ def chunks_of_file(
     format = format or format_of(path)
     if format == "parquet" or format == "arrow":
         fields, report = check_file(path, format, encoding), on_bytes or (lambda _: None)
-        rows = rows_in(path, format, columns, sizes.bytes, sizes.documents, report)
-        name = name_of(path)
-        records = (
-            BadRecord(name, number, row.good_columns, row.reason)
-            if isinstance(row, BadRow)
-            else _checked(name, number, row)
-            for number, row in enumerate(rows, 1)
-        )
-        yield from chunks_of_records(records, replace(sizes, characters=sizes.bytes), fields)
+        for tables in rows_in(path, format, columns, sizes.bytes, sizes.documents, report):
+            yield Chunk(partial(_read_tables, name_of(path), tables), fields)
         return
     if format == "file":
         yield from chunks_of_files([path], format, on_bytes, encoding, sizes=sizes)
@@ -282,6 +278,16 @@ def chunks_of_files(
         if on_bytes is not None:
             on_bytes(sum(map(size, batch)))
         yield Chunk(partial(_read_files, batch, encoding, sizes.longest))
+
+
+def _read_tables(name: str, tables: Sequence[TableRows]) -> Iterator[Record | BadRecord]:
+    """Yield the records of consecutive rows of a table."""
+    for rows in tables:
+        for number, row in enumerate(rows, rows.first):
+            if isinstance(row, BadRow):
+                yield BadRecord(name, number, row.good_columns, row.reason)
+            else:
+                yield _checked(name, number, row)
 
 
 def _read_files(
@@ -620,11 +626,11 @@ def _checked(name: str, line: int, source: Fields) -> Record | BadRecord:
 
 def _written(source: Fields) -> str:
     """Return the source as JSON in one line. Raises RecordError if it has no such form."""
-    if _PLAIN.issuperset(map(type, source.values())):
-        try:
+    try:
+        if _PLAIN.issuperset(map(type, source.values())) or _is_plain(source):
             return orjson.dumps(source).decode()
-        except TypeError:
-            pass  # It refuses integers beyond 64 bits, and halves of surrogate pairs.
+    except (TypeError, RecursionError):
+        pass  # It refuses integers beyond 64 bits, halves of surrogate pairs, and many levels.
     try:
         written = ENCODER.encode(source)
     except ValueError as error:
@@ -632,6 +638,19 @@ def _written(source: Fields) -> str:
     check_unicode(written)
     check_depth(written, source)
     return written
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether `orjson` writes a value as ENCODER does, or refuses it."""
+    kind = type(value)
+    if kind is float:
+        return _LEAST <= abs(cast(float, value)) < _MOST or value == 0
+    if kind is list:
+        return all(map(_is_plain, cast("list[object]", value)))
+    if kind is dict:
+        fields = cast("Fields", value)
+        return {str}.issuperset(map(type, fields)) and all(map(_is_plain, fields.values()))
+    return kind in _PLAIN
 
 
 def check_unicode(text: str) -> None:
