@@ -8,7 +8,7 @@ import io
 import json
 import math
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +22,7 @@ import orjson
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError, json_fault
 from esdedup.models import Fields, grouped
 from esdedup.records.columnar import BadRow, TableRows, check_columns, rows_in
+from esdedup.records.csv_rows import has_whole_rows, rows_in_text
 from esdedup.records.locations import SpooledPipe, look_up
 from esdedup.records.pipes import is_pipe
 from esdedup.records.text_files import (
@@ -101,6 +102,8 @@ _LEAST, _MOST = 1e-4, 1e16
 these ENCODER writes an exponent of two digits, and `orjson` writes NaN as null."""
 _DIGITS = bytes(ord("0") if chr(code) in "0123456789" else code for code in range(256))
 """Translates every digit to 0, so that long numbers are found by searching."""
+_UNCLOSED = 4
+"""Sizes of a chunk of a table after which a quote that is still open counts as a fault."""
 _LINES_A_PART = 50
 """Of a chunk with a line that is not exact: the lines around it are left to `_object` in parts."""
 _HEAD = 1_000
@@ -318,15 +321,14 @@ def _chunks_of_text(
     name: str, format: TextFormat, stream: io.TextIOWrapper, sizes: ReadSizes, delimiter: str
 ) -> Iterator[Chunk]:
     """Yield the records of an opened file in chunks. name: of the file, in records."""
-    is_array = format == "jsonl" and begins_with(stream, "[")
-    if is_array or format in ("csv", "tsv"):
-        # Only from the beginning of such a file it is known where a record ends.
-        records = (
-            _read_array(name, stream, sizes.longest)
-            if is_array
-            else _read_rows(name, format, stream, sizes.longest, delimiter)
-        )
+    if format == "jsonl" and begins_with(stream, "["):
+        records = _read_array(name, stream, sizes.longest)
         yield from chunks_of_records(records, replace(sizes, characters=sizes.bytes))
+        return
+    if format == "csv" or format == "tsv":
+        yield from _chunks_of_rows(
+            name, format, stream, sizes, "\t" if format == "tsv" else delimiter
+        )
         return
     # A small compressed file may hold a billion empty lines.
     numbered_lines = (
@@ -534,74 +536,189 @@ def _read_elements(name: str, array: str) -> Iterator[Record | BadRecord]:
             yield BadRecord(name, number, raw, str(error), _readable(raw))
 
 
-def _read_rows(
-    name: str, format: TextFormat, stream: io.TextIOWrapper, longest: int, delimiter: str
-) -> Iterator[Record | BadRecord]:
-    """Yield the records of a table, whose first row names the fields. delimiter: of CSV.
+def _chunks_of_rows(
+    name: str, format: TextFormat, stream: io.TextIOWrapper, sizes: ReadSizes, delimiter: str
+) -> Iterator[Chunk]:
+    """Yield the records of a table in chunks: CSV or TSV, whose first row names the fields.
 
     Raises UsageError for a header that names a field twice, InputError for one that can't be read,
     and for quotes in a TSV that do not match.
     """
-    lines = _LinesOfRow(stream, longest)
+    lines = _LinesOfTable(stream, sizes.longest)
+    rows = _rows(lines, format, delimiter, sizes.longest)
+    if (header := _header(name, rows)) is None:
+        return
+    while part := lines.take(sizes.bytes, sizes.documents):
+        first, text = lines.number - len(part) + 1, "".join(part)
+        is_truncated = len(text) > sizes.longest or TruncatedLine in map(type, part)
+        text = _with_line_feeds(text)
+        if not is_truncated and has_whole_rows(text, delimiter):
+            yield Chunk(partial(_read_whole_rows, name, header, delimiter, first, text))
+        else:
+            lines.put_back(part)
+            records = _read_rows(name, format, header, lines, rows)
+            yield from chunks_of_records(records, replace(sizes, characters=sizes.bytes))
+
+
+def _with_line_feeds(text: str) -> str:
+    """Return lines that end with a line feed alone."""
+    if not text.endswith("\n"):
+        text += "\n"
+    while "\r\n" in text:
+        text = text.replace("\r\n", "\n")
+    return text
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of a table.
+
+    line: the number of its first line, from 1.
+    fields: of the row, none if it can't be read.
+    raw: its lines, as in the file.
+    fault: why it can't be read, or empty.
+    """
+
+    line: int
+    fields: list[str]
+    raw: str
+    fault: str
+
+
+def _rows(
+    lines: "_LinesOfTable", format: TextFormat, delimiter: str, longest: int
+) -> Iterator[_Row]:
+    """Yield the rows of a table that are not empty, one by one."""
     csv.field_size_limit(longest)
     # Without strict, a quote that is never closed swallows the rest of the file.
-    delimiter = "\t" if format == "tsv" else delimiter
     reader = csv.reader(lines, strict=True, delimiter=delimiter)
-    header: list[str] | None = None
     while True:
         lines.of_row.clear()
-        row: list[str] = []
-        reason = ""
+        fields: list[str] = []
+        fault = ""
         try:
-            row = next(reader)
+            fields = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            reason = _reason_of(error, format)
-        if "field limit" in reason or TruncatedLine in map(type, lines.of_row):
-            reason = f"{_too_long(longest)}. Is a line feed missing, or a quote not closed?"
-        if reason and header is None:
-            raise InputError(f"{name}: the first row, which names the fields, is {reason}")
-        if reason and format == "tsv":
+            fault = _reason_of(error, format)
+        if "field limit" in fault or TruncatedLine in map(type, lines.of_row):
+            fault = f"{_too_long(longest)}. Is a line feed missing, or a quote not closed?"
+        if fields or fault:
+            yield _Row(lines.first, fields, "".join(lines.of_row), fault)
+
+
+def _header(name: str, rows: Iterator[_Row]) -> list[str] | None:
+    """Return the names of the fields, or None if there is no row."""
+    if (row := next(rows, None)) is None:
+        return None
+    if row.fault:
+        raise InputError(f"{name}: the first row, which names the fields, is {row.fault}")
+    if repeated := sorted(column for column, count in Counter(row.fields).items() if count > 1):
+        raise UsageError(f"{name}: the header names {repeated[0]!r} more than once")
+    return row.fields
+
+
+def _read_rows(
+    name: str,
+    format: TextFormat,
+    header: Sequence[str],
+    lines: "_LinesOfTable",
+    rows: Iterator[_Row],
+) -> Iterator[Record | BadRecord]:
+    """Yield the records of the lines that were put back, one by one, up to the end of a row."""
+    while lines.returned and (row := next(rows, None)) is not None:
+        if row.fault and format == "tsv":
             # Some programs write fields with quotes in them unquoted: the rows after this one may
             # be parts of a field, or this one of several rows.
             advice = "quote fields as Python's csv module does, or convert the file to JSON lines"
-            raise InputError(f"{name}, line {lines.first}: {reason}: {advice}")
-        if reason:
-            yield BadRecord(name, lines.first, "".join(lines.of_row), reason)
-        elif not row:
-            continue
-        elif header is None:
-            header = row
-            if repeated := sorted(column for column, count in Counter(row).items() if count > 1):
-                raise UsageError(f"{name}: the header names {repeated[0]!r} more than once")
-        elif len(row) == len(header):
-            yield _checked(name, lines.first, dict(zip(header, row, strict=True)))
+            raise InputError(f"{name}, line {row.line}: {row.fault}: {advice}")
+        if row.fault:
+            yield BadRecord(name, row.line, row.raw, row.fault)
         else:
-            reason = f"{len(row)} fields, but the header has {len(header)}"
-            yield BadRecord(name, lines.first, json.dumps(row), reason)
+            yield _record_of_row(name, header, row.line, row.fields)
 
 
-class _LinesOfRow:
-    """The lines of a table for a reader of rows, which may be of several lines.
+def _read_whole_rows(
+    name: str, header: Sequence[str], delimiter: str, first: int, text: str
+) -> Iterator[Record | BadRecord]:
+    """Yield the records of a text that `has_whole_rows`. first: number of its first line."""
+    for line, fields in zip(*rows_in_text(text, delimiter), strict=True):
+        yield _record_of_row(name, header, first + line, fields)
 
+
+def _record_of_row(
+    name: str, header: Sequence[str], line: int, fields: Sequence[str]
+) -> Record | BadRecord:
+    """Return a row as a record, a bad one if it has not as many fields as the header."""
+    if len(fields) == len(header):
+        return _checked(name, line, dict(zip(header, fields, strict=True)))
+    reason = f"{len(fields)} fields, but the header has {len(header)}"
+    return BadRecord(name, line, json.dumps(fields), reason)
+
+
+class _LinesOfTable:
+    """The lines of a table, many at a time, or as the csv module reads them.
+
+    returned: lines that were put back, to be read again.
+    number: of the last line, from 1.
     of_row: the lines of the row that is read, as in the file. The caller clears it before each row.
-    first: the number of the first of them, from 1.
+    first: the number of the first of them.
     """
 
     def __init__(self, stream: io.TextIOWrapper, longest: int) -> None:
         self._lines = lines_of(stream, longest)
+        self._error: Exception | None = None
+        self.returned = deque[str]()
+        self.number = 0
         self.of_row: list[str] = []
         self.first = 1
 
+    def take(self, size: int, most: int) -> list[str]:
+        """Return the next lines: about as many characters or lines, up to one with even quotes.
+
+        If the file breaks off, the lines before that are returned, and the error comes later.
+        """
+        part: list[str] = []
+        total = quotes = 0
+        try:
+            for line in iter(self._next, None):
+                if not part and not line.rstrip("\r\n"):
+                    continue
+                part.append(line)
+                total += len(line)
+                quotes += line.count('"')
+                if (total >= size or len(part) >= most) and (
+                    quotes % 2 == 0 or total >= _UNCLOSED * size
+                ):
+                    break
+        except Exception as error:
+            if not part:
+                raise
+            self._error = error
+        return part
+
+    def put_back(self, part: Sequence[str]) -> None:
+        """Let lines that were taken be read again."""
+        self.returned.extendleft(reversed(part))
+        self.number -= len(part)
+
+    def _next(self) -> str | None:
+        """Return the next line, or None at the end."""
+        if not self.returned and self._error is not None:
+            raise self._error
+        line = self.returned.popleft() if self.returned else next(self._lines, None)
+        self.number += line is not None
+        return line
+
     def __iter__(self) -> Iterator[str]:
-        for number, line in enumerate(self._lines, 1):
+        for line in iter(self._next, None):
             content = line.rstrip("\r\n")
             # Of an empty line between rows, the reader would make an empty row. Within quotes, it
             # is a part of a field.
             if content or self.of_row:
                 if not self.of_row:
-                    self.first = number
+                    self.first = self.number
                 self.of_row.append(line)
                 yield content + "\n"
 
