@@ -33,6 +33,7 @@ Batches = Iterator[pa.RecordBatch]
 _OF_A_TASK = re.compile(r"^esdedup\.exceptions\.(\w+): (.+)$", re.MULTILINE)
 """The error of esdedup that ended a task, in the traceback of its Python process."""
 _NO_MODULE = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'")
+_OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] ([^,\n]+)")
 
 
 class JobTables(Run):
@@ -112,14 +113,24 @@ class JobTables(Run):
 def errors_of_tasks() -> Iterator[None]:
     """Raise the error of esdedup that ended a task, in place of Spark's with a traceback of Java.
 
-    Raises MissingExtra if the Python of the tasks lacks a package.
+    Raises MissingExtra if the Python of the tasks lacks a package, and UsageError if it has another
+    version.
     """
     try:
         yield
     except PySparkException as error:
         text = str(error)
         if match := _OF_A_TASK.search(text):
-            raise getattr(exceptions, match[1])(match[2]) from error
+            kind: type[EsdedupError] = getattr(exceptions, match[1])
+            where = ""
+            if kind is MissingExtra:
+                where = ", in the Python of Spark's workers, which PYSPARK_PYTHON names"
+            raise kind(f"{match[2]}{where}") from error
+        if match := _OTHER_PYTHON.search(text):
+            reason = match[1]
+            raise UsageError(
+                f"{reason}: set PYSPARK_PYTHON to a Python of that version, on each machine"
+            ) from error
         if match := _NO_MODULE.search(text):
             package = match[1].partition(".")[0]
             raise MissingExtra(
