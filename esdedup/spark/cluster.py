@@ -7,9 +7,9 @@ code of the tasks, which neither plans nor Spark's pages show.
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import ceil
 from typing import Any, Unpack
@@ -39,6 +39,8 @@ _DOCUMENTS_A_SLICE = 50_000
 _REASONS = 1_000
 """Maximum number of failures whose reasons are kept."""
 _GROUPED = ("id", "digest", "group", "original", "similarity")
+_INDEX, _INDICES = "esdedup_index", "esdedup_indices"
+"""Columns of the index of a document, and of the number of indices that have its id."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -53,6 +55,8 @@ def read_index(
     **credentials: Unpack[ConnectionSettings],
 ) -> DataFrame:
     """Return the documents of an index that have tokens: columns id, text, and the given fields.
+
+    Where several indices behind the name have an id, it begins with the index: "INDEX/ID".
 
     `pairs` and `groups` compare them by the scheme of the index, which the column of texts
     carries. Each task reads one slice of a point in time, so that all uses of the result see the
@@ -91,12 +95,17 @@ def read_index(
             slices = min(MOST_SLICES, max(cores, by_documents))
         Share(1, slices)
         point = store.open_point(keep_alive)
+        has_several = store.write_index() is not None
     schema = StructType().add("id", "string", False)
     for name in ("text", *fields):
         schema.add(name, "string")
     numbers = spark.range(0, slices, 1, slices)
-    read = _Slices(connection, index, meta, [*fields], slices, point).read
-    return of_index(mapped(numbers, read, schema), meta)
+    documents = _Slices(connection, index, meta, [*fields], slices, point)
+    if not has_several:
+        return of_index(mapped(numbers, documents.read, schema), meta)
+    placed = mapped(numbers, partial(documents.read, placed=True), schema.add(_INDEX, "string"))
+    ids = mapped(numbers, replace(documents, fields=[]).read_ids, f"id string, {_INDEX} string")
+    return of_index(_with_indices(placed, ids).select("id", "text", *map(_quoted, fields)), meta)
 
 
 def write_groups(
@@ -180,21 +189,57 @@ class _Slices:
     count: int
     point: str
 
-    def read(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        """Yield the documents of the slices of some numbers. batches: the numbers, from 0."""
+    def read(self, batches: Iterable[pa.RecordBatch], *, placed: bool = False) -> Batches:
+        """Yield the documents of the slices of some numbers.
+
+        batches: the numbers, from 0. placed: with the index of each document.
+        """
         text_fields = self.meta.text_fields
-        paths = [*dict.fromkeys([*text_fields, *self.fields])]
+        for page in self._pages(batches, [*dict.fromkeys([*text_fields, *self.fields])]):
+            batch = _batch(page, text_fields, self.fields)
+            yield batch.append_column(_INDEX, _indices_of(page)) if placed else batch
+
+    def read_ids(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        """Yield the ids of these documents, and their indices."""
+        for page in self._pages(batches, []):
+            ids = pa.array([document.id for document in page], pa.string())
+            yield pa.RecordBatch.from_pydict({"id": ids, _INDEX: _indices_of(page)})
+
+    def _pages(
+        self, batches: Iterable[pa.RecordBatch], paths: list[str]
+    ) -> Iterator[list[Document]]:
+        """Yield the documents of the slices of some numbers, with the fields of paths."""
         with _opened(self.connection, self.index, known=True) as store:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     share = Share(number + 1, self.count)
                     try:
-                        for page in store.scan(paths, self.meta, share, point=self.point):
-                            yield _batch(page, text_fields, self.fields)
+                        yield from store.scan(paths, self.meta, share, point=self.point)
                     except PointInTimeLost as error:
                         raise StoreError(
                             f"{error}. Read the index again, with a longer keep_alive"
                         ) from error
+
+
+def _with_indices(documents: DataFrame, ids: DataFrame) -> DataFrame:
+    """Return documents whose ids begin with their index, if several indices have the id.
+
+    documents: with their indices. ids: of the same documents, likewise.
+    """
+    repeated = ids.groupBy("id").agg(F.countDistinct(_INDEX).alias(_INDICES))
+    repeated = repeated.where(F.col(_INDICES) > 1)
+    name = F.when(F.col(_INDICES).isNull(), F.col("id"))
+    name = name.otherwise(F.concat_ws("/", _INDEX, "id"))
+    return documents.join(repeated, "id", "left").withColumn("id", name)
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a column for Spark, which would read dots as those of a nested field."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def _indices_of(page: Sequence[Document]) -> pa.Array:
+    return pa.array([document.index for document in page], pa.string())
 
 
 def _batch(page: Sequence[Document], texts: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:

@@ -109,11 +109,20 @@ def with_target(server: Secured, name: str) -> None:
     server.ask("PUT", f"/{name}-to")
 
 
-def after(action: str) -> Prepare:
-    """The index after duplicates were taken out."""
+def with_values(server: Secured, name: str) -> None:
+    """An index with tokens, whose documents have values to collect, and one that lacks some."""
+    nothing(server, name)
+    documents = [{**one, "tag": f"t{n}", "author": "a"} for n, one in enumerate(DOCUMENTS)]
+    del documents[0]["author"]
+    write_lines(Path("documents.jsonl"), documents)
+    done(server.run("index", "documents.jsonl", "-i", name))
+
+
+def after(action: str, made: Prepare = filled) -> Prepare:
+    """The index after duplicates were taken out. made: as it was before."""
 
     def prepare(server: Secured, name: str) -> None:
-        filled(server, name)
+        made(server, name)
         command = f"dedup -i {name} --apply --yes --log log.zst --action {action}"
         done(server.run(*command.replace("INDEX", name).split()))
 
@@ -131,6 +140,7 @@ def reading(role: str, *commands: str) -> Scenario:
 TEXT = DOCUMENTS[1]["text"].replace(" ", "_")
 ADD = "index more.jsonl -i INDEX --on-duplicate"
 APPLY = "dedup -i INDEX --apply --yes --log log.zst --action"
+MERGE = "--collect tag --fill author"
 CLEAN = "clean more.jsonl -o out.jsonl --against INDEX"
 DECONTAMINATE = "decontaminate -i INDEX --against items.jsonl"
 CUT = f"{DECONTAMINATE} --apply --yes --log log.zst --action"
@@ -163,6 +173,9 @@ SCENARIOS = (
     Scenario("dedup-delete", filled, [f"{APPLY} delete"]),
     Scenario("dedup-move", filled, [f"{APPLY} move --to INDEX-to"]),
     Scenario("dedup-move", with_target, [f"{APPLY} move --to INDEX-to"]),
+    Scenario("dedup-merge", with_values, [f"{APPLY} delete {MERGE}"]),
+    Scenario("dedup-mark", with_values, [f"{APPLY} mark {MERGE}"]),
+    Scenario("undo", after(f"delete {MERGE}", with_values), ["undo log.zst -i INDEX --yes"]),
     Scenario("undo", after("delete"), ["undo log.zst -i INDEX --yes"]),
     Scenario("undo", after("mark"), ["undo log.zst -i INDEX --yes"]),
     Scenario("undo-move", after("move --to INDEX-to"), ["undo log.zst -i INDEX --yes"]),

@@ -20,7 +20,7 @@ from esdedup.spark import groups
 from esdedup.spark.cluster import read_index, write_groups
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, ConnectionSettings
-from tests.helpers.commands import all_documents, call, words
+from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
 from tests.helpers.processes import await_true
 from tests.servers.node import Node
 from tests.servers.proxy import Answer, Proxy, Received, point_in, product_of
@@ -120,6 +120,32 @@ def test_an_index_is_grouped_by_its_scheme(spark: SparkSession, url: str, name: 
             write_groups(found.table, url, name)
     assert (local.duplicates, report.marks.written, report.marks.unchanged) == (60, 0, 100)
     assert found.report.basis == local.basis
+
+
+@pytest.mark.on_every_server
+def test_documents_of_one_id_in_two_indices_are_two(
+    spark: SparkSession, url: str, name: str
+) -> None:
+    first, second = f"{name}-000001", f"{name}-000002"
+    mappings = {"properties": {"text": {"type": "text"}}}
+    for index_name, is_written in ((first, False), (second, True)):
+        aliases = {name: {"is_write_index": is_written}}
+        body = {"settings": SHARDS, "mappings": mappings, "aliases": aliases}
+        call(url, "PUT", f"/{index_name}", body)
+    assert esdedup_command(url, "attach", "-i", name, "--text-field", "text").status == 0
+    fill(url, first, {"1": {"text": words(1), "o": {"p": 1}}, "2": {"text": words(2)}})
+    fill(url, second, {"1": {"text": words(1).upper(), "o": {"p": 2}}, "3": {"text": words(2)}})
+    assert esdedup_command(url, "backfill", "-i", name).status == 0
+    df = read_index(spark, url, name, fields=["o.p"], slices=3)
+    rows = {row["id"]: row["o.p"] for row in df.collect()}
+    assert rows == {f"{first}/1": "1", f"{second}/1": "2", "2": None, "3": None}
+    digest = all_documents(url, first)["1"]["esdedup"]["digest"]
+    group, ids = f"{first}/1", (f"{first}/1", f"{second}/1")
+    marks = [(ids[0], digest, group, None, None), (ids[1], digest, group, group, 1.0)]
+    table = spark.createDataFrame(marks, GROUPED)
+    assert write_groups(table, url, name).written == 2
+    assert ours(url, first)["1"] == {**NOTHING, "group": group}
+    assert ours(url, second)["1"] == {"group": group, "original": group, "similarity": 1.0}
 
 
 def test_a_point_in_time_that_is_gone(spark: SparkSession, url: str, name: str) -> None:
