@@ -50,7 +50,8 @@ def role(name: str | Sequence[str], product: Product, index: str, to: str | None
     needs: dict[Literal["index", "other", "judgements"], list[str]] = {}
     for known in names:
         if known not in ROLES:
-            raise UsageError(f"there is no role {known!r}: name one of {', '.join(ROLES)}")
+            advice = "repeat `role` for several" if "," in known else "name one"
+            raise UsageError(f"there is no role {known!r}: {advice} of {', '.join(ROLES)}")
         for part, rights in ROLES[known].items():
             needs.setdefault(part, []).extend(rights)
     if ("other" in needs) != (to is not None):

@@ -41,6 +41,8 @@ class RemovalOptions:
             raise UsageError("--apply requires --action: delete, mark, or move (with --to)")
         if not self.apply and (options.typed("to") or options.typed("log")):
             raise UsageError("--to and --log require --apply")
+        if self.apply and (self.action == "move") != (self.to is not None):
+            raise UsageError("--action move and an index to move to (--to) require each other")
         output.require_answer(
             self.yes or not self.apply, "--apply asks before it changes anything."
         )

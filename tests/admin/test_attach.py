@@ -291,7 +291,7 @@ def test_a_data_stream(opensearch_url: str, tmp_path: Path) -> None:
     ran = esdedup_command(url, "attach", "-i", name)
     assert ran.status == 0, ran.err
     # The component template is installed, so that one step remains.
-    assert f"add 'esdedup-{name}' to composed_of of '{name}'" in ran.err
+    assert f"add 'esdedup-{name}' to composed_of of the index template '{name}'" in ran.err
     assert "esdedup template" not in ran.err
     assert f"Documents that are there already: esdedup backfill --index {name}" in ran.err
     assert call(url, "GET", f"/_index_template/{name}")["index_templates"][0]["index_template"][

@@ -146,6 +146,8 @@ def test_roles_are_merged() -> None:
         UsageError, match="roles similar, dedup-move are for two indices: give `to`"
     ):
         admin.role(["similar", "dedup-move"], "elasticsearch", "news")
+    with pytest.raises(UsageError, match="repeat `role` for several of index, "):
+        admin.role("similar,pairs", "elasticsearch", "news")
 
 
 def _rights(role: dict[str, Any]) -> set[tuple[str, str]]:

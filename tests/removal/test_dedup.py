@@ -554,6 +554,8 @@ def test_documents_that_a_chain_joins_are_told(place: Place, store: Store) -> No
         ("dedup --apply", "--action"),
         ("dedup --apply --action delete", "--yes"),
         ("dedup --apply --action move --yes", "--to"),
+        # Before the question.
+        ("dedup --apply --action move", "an index to move to (--to)"),
         ("dedup --apply --action delete --to x --yes", "--to"),
         ("dedup --log x.jsonl", "--apply"),
         ("dedup --to x", "--apply"),

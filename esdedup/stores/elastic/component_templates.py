@@ -111,8 +111,8 @@ def advice_on_next(cluster: Cluster, named: Named, meta: IndexMeta) -> str | Non
     if not is_installed:
         steps.append(f"run `esdedup template -i {named.name}` with `install`")
     if not is_composed:
-        maker = "the index template that makes them" if template is None else repr(template)
-        steps.append(f"add {name!r} to composed_of of {maker}")
+        maker = "that makes them" if template is None else repr(template)
+        steps.append(f"add {name!r} to composed_of of the index template {maker}")
     if steps:
         limit = ". With `server`, that template can't map the text field"
         return f"{whose} yet: {', and '.join(steps)}{limit if meta.scheme.by_server else ''}"
