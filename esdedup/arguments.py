@@ -116,6 +116,8 @@ def check_names(names: Iterable[str], arguments: Collection[str]) -> None:
     for name in names:
         if name not in arguments:
             close_names = difflib.get_close_matches(name, arguments, 1)
+            # Another call has `text_field` or `id_field`.
+            close_names += [word for word in name.split("_")[:1] if word in arguments]
             if close_names:
                 advice = f"did you mean {close_names[0]!r}?"
             else:
@@ -352,6 +354,11 @@ def accepts(kind: Any, use: str | None = None) -> Callable[[_Call], _Call]:
         return call
 
     return decorate
+
+
+def check_settings(call: Callable[..., object], settings: Mapping[str, object]) -> None:
+    """Raise UsageError for a keyword that is no argument of a call. settings: its `**settings`."""
+    check_names(settings, inspect.signature(call).parameters)
 
 
 def show_parameters(call: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import numpy as np
 
-from esdedup.arguments import accepts, check_type, from_settings
+from esdedup.arguments import accepts, check_settings, check_type, from_settings
 from esdedup.cleaning.contained import (
     Containment,
     Masking,
@@ -152,6 +152,7 @@ def dedup(
     Raises UsageError for wrong arguments, and if no record has the field; RecordError for a text
     of another type.
     """
+    check_settings(dedup, settings)
     grouping = from_settings(Grouping, settings, grouping)
     names, merge = names_of(text), Merge.parse(collect, fill)
     merge.check(names)
@@ -221,6 +222,7 @@ def pairs(
 
     Raises the errors of `dedup`, and RecordError for an id that an index rejects.
     """
+    check_settings(pairs, settings)
     limits = from_settings(Limits, settings, limits, "pairs")
     plan = Plan.of_texts(scheme, limits, text_fields=names_of(text))
     plan = plan.labelled(*(names_of(source) if source else ()))
@@ -287,6 +289,7 @@ def group(
     conflict: a field; groups that differ in it are left whole: none of them is a duplicate.
     progress: as of `dedup`.
     """
+    check_settings(group, settings)
     grouping = from_settings(Grouping, settings, grouping)
     plan = Plan.of_texts(
         scheme, grouping.limits, grouping.keep, names_of(text), exact=grouping.exact

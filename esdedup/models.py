@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, overload
 
 from esdedup.arguments import check_fields, check_type
 from esdedup.exceptions import UsageError
@@ -449,6 +449,13 @@ class Result(Tabular):
 
     def __iter__(self) -> Iterator[Match]:
         return iter(self.matches)
+
+    @overload
+    def __getitem__(self, row: int) -> Match: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Match]: ...
+    def __getitem__(self, row: int | slice) -> Match | list[Match]:
+        return self.matches[row]
 
     def __repr__(self) -> str:
         return f"<Result: {len(self)} matches of {self.candidates} candidates>"

@@ -237,14 +237,28 @@ def read(
     rows = [*enumerate(sources, start)]
     texts = [_text(source, text_fields, row, argument) for row, source in rows]
     if sources and not any(has_field(source, name) for source in sources for name in text_fields):
-        listed = quoted(text_fields)
-        raise UsageError(f"no {argument.record} has {listed}: name the field of the text by text=")
+        listed, present = quoted(text_fields), _fields_present(sources)
+        raise UsageError(
+            f"no {argument.record} has {listed}: name the field of the text by text=.{present}"
+        )
     documents = (Document(str(row), source) for row, source in rows)
     ids = None
     if argument.id is not None:
+        is_named = any(has_field(source, argument.id) for source in sources)
+        if sources and not (start or is_named) and argument.name == "records":
+            present = _fields_present(sources)
+            raise UsageError(
+                f"no record has {quoted([argument.id])}: name the field of the ids by id=.{present}"
+            )
         ids = [_id(source, argument.id, row) for row, source in rows]
     keys = plan.keep.keys(documents, text_fields)
     return table, Records(texts, ids, keys, Beside.of(plan, sources))
+
+
+def _fields_present(sources: Sequence[Mapping[str, object]]) -> str:
+    """Return a sentence that names fields of the first record."""
+    names = [str(name) for name in itertools.islice(sources[0], 10)]
+    return f" There are: {', '.join(names)}" if names else ""
 
 
 def _label_fields(plan: Plan, table: InMemory, argument: Argument) -> list[str]:

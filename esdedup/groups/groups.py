@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -338,10 +338,25 @@ class Groups(Tabular):
         return self.duplicate_rows.size
 
     def __iter__(self) -> Iterator[Group]:
+        return self._groups(slice(None))
+
+    @overload
+    def __getitem__(self, row: int) -> Group: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Group]: ...
+    def __getitem__(self, row: int | slice) -> Group | list[Group]:
+        if isinstance(row, slice):
+            return [*self._groups(row)]
+        position = range(len(self))[row]
+        return next(self._groups(slice(position, position + 1)))
+
+    def _groups(self, chosen: slice) -> Iterator[Group]:
+        """Yield groups in their order. chosen: which of them."""
         rows = self.duplicate_rows
         rows = rows[np.argsort(self.representative[rows], kind="stable")]
-        starts = np.searchsorted(self.representative[rows], self.heads).tolist()
-        columns = self.heads.tolist(), self.sizes.tolist(), starts
+        heads, sizes = self.heads[chosen], self.sizes[chosen]
+        starts = np.searchsorted(self.representative[rows], heads).tolist()
+        columns = heads.tolist(), sizes.tolist(), starts
         for head, size, start in zip(*columns, strict=True):
             followers = rows[start : start + size - 1].tolist()
             members = [self.member(row) for row in followers]

@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from esdedup.arguments import accepts, from_settings
+from esdedup.arguments import accepts, check_settings, from_settings
 from esdedup.cleaning.outputs import CleanFiles, RetainedRecords, digest_of, is_one_file
 from esdedup.cleaning.removals import DuplicatesTable
 from esdedup.cleaning.report import CleanReport
@@ -134,6 +134,7 @@ def clean(
     Raises UsageError for wrong arguments and for files that exist, InputError for files that can't
     be read or that change meanwhile, and the errors of Spark.
     """
+    check_settings(clean, settings)
     grouping, texts = from_settings(Grouping, settings, grouping), names_of(text_field)
     plan = Plan.of_texts(scheme, grouping.limits, grouping.keep, texts, exact=grouping.exact)
     grouping = grouping.by(plan)

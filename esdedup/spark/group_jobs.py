@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from esdedup.arguments import accepts, from_settings
+from esdedup.arguments import accepts, check_settings, from_settings
 from esdedup.compare.keep_rule import Unordered
 from esdedup.compare.plan import Plan
 from esdedup.compare.union_find import follow, join, singletons
@@ -83,6 +83,7 @@ def groups(
     Raises UsageError for wrong arguments.
     """
     require_of_spark(df)
+    check_settings(groups, settings)
     grouping, names = from_settings(Grouping, settings, grouping), names_of(text)
     plan, grouping = _planned(df, names, scheme, grouping)
     with JobTables.of(df.sparkSession, work, "groups") as tables:
@@ -128,6 +129,7 @@ def dedup(
     The table has the rows that stay, in any order, with the columns of `df`.
     """
     require_of_spark(df)
+    check_settings(dedup, settings)
     grouping, names = from_settings(Grouping, settings, grouping), names_of(text)
     plan, grouping = _planned(df, names, scheme, grouping)
     with JobTables.of(df.sparkSession, work, "kept") as tables:

@@ -9,7 +9,7 @@ from typing import Any, Self, Unpack
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from esdedup.arguments import accepts, from_settings
+from esdedup.arguments import accepts, check_settings, from_settings
 from esdedup.compare.keep_rule import KeepRule, Unordered
 from esdedup.compare.plan import Basis, Plan
 from esdedup.exceptions import UsageError
@@ -125,6 +125,7 @@ def pairs(
     Raises UsageError for wrong arguments.
     """
     require_of_spark(df)
+    check_settings(pairs, settings)
     limits = from_settings(Limits, settings, limits, "pairs")
     names = names_of(text)
     plan = plan_of(scheme or index_of(df, names), limits)

@@ -127,10 +127,8 @@ def errors_of_tasks() -> Iterator[None]:
                 where = ", in the Python of Spark's workers, which PYSPARK_PYTHON names"
             raise kind(f"{match[2]}{where}") from error
         if match := _OTHER_PYTHON.search(text):
-            reason = match[1]
-            raise UsageError(
-                f"{reason}: set PYSPARK_PYTHON to a Python of that version, on each machine"
-            ) from error
+            hint = "set PYSPARK_PYTHON to a Python of the driver's version"
+            raise UsageError(f"{match[1]}: {hint}") from error
         if match := _NO_MODULE.search(text):
             package = match[1].partition(".")[0]
             raise MissingExtra(

@@ -189,15 +189,36 @@ def test_wrong_arguments_are_named() -> None:
         (
             [{"body": "a"}],
             {},
-            "no record has the field 'text': name the field of the text by text=",
+            "no record has the field 'text': name .* by text=. There are: body",
         ),
         (["a", 3], {}, "record 1: use a mapping or text, not int"),
         ("a text", {}, "records: give a list, not a single str"),
         (["a"], {"threshold": 2.0}, "threshold 2.0"),
         (["a"], {"treshold": 0.5}, "did you mean 'threshold'"),
+        ([{"body": "a"}], {"text_field": "body"}, "did you mean 'text'"),
+        (["a"], {"column": "body"}, "use records, text, against, "),
     ):
         with pytest.raises(esdedup.EsdedupError, match=said):
             esdedup.dedup(records, **options)
+
+
+@pytest.mark.parametrize("call", [esdedup.pairs, esdedup.group])
+def test_a_field_of_ids_that_no_record_has_is_named(call: Any) -> None:
+    records = [{"body": "a"}, {"body": "b", "doc": 7}]
+    said = "no record has the field 'id': name the field of the ids by id=. There are: body"
+    with pytest.raises(esdedup.UsageError, match=said):
+        call(records, text="body", id="id")
+    call(records, text="body", id="doc")
+
+
+def test_groups_have_positions() -> None:
+    texts = ["one text of all", "another text here", "one text of all", "one text of all"]
+    groups = esdedup.group([*texts, texts[1]])
+    assert [groups[0], groups[1]] == [*groups] == groups[:] == [groups[-2], groups[-1]]
+    assert groups[1:] == [groups[1]]
+    assert [member.id for member in groups[0].members] == ["2", "3"]
+    with pytest.raises(IndexError):
+        groups[2]
 
 
 def test_a_notebook_shows_a_histogram() -> None:

@@ -158,6 +158,14 @@ def test_a_truncated_answer_promises_a_lower_bound(index: esdedup.Index) -> None
     assert [index.similar("?", candidates=some).recall for some in (1, 2)] == [None, 1.0]
 
 
+def test_matches_have_positions() -> None:
+    with esdedup.open(":memory:") as index:
+        index.add([{"id": id, "text": "one text of all"} for id in "abc"])
+        result = index.similar("one text of all")
+    assert [match.id for match in result] == [result[at].id for at in range(3)] == ["a", "b", "c"]
+    assert result[1:] == [result[1], result[-1]] == result.matches[1:]
+
+
 def unlike() -> list[str]:
     """English and Chinese texts in families of eight, down to few shingles in common."""
     rng = np.random.default_rng(17)
