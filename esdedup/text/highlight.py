@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from esdedup.text.arrays import I64, Mask, Ragged, spanned
 from esdedup.text.fold import Table, fold
-from esdedup.text.normalise import Normalisation, normalise
+from esdedup.text.normalise import Normalisation, lengths_of, normalise
 from esdedup.text.shingles import Shingling, shingle
 from esdedup.text.words import PlacedWords, place
 
@@ -211,12 +211,47 @@ class _Tracked:
 
 def _original(text: str, normalisation: Normalisation, starts: I64, ends: I64) -> tuple[I64, I64]:
     """Return the places of words in the original text, from those in the normalised one."""
-    if text.isascii() and not normalisation.fold:
-        return starts, ends
+    if not normalisation.fold:
+        return _original_without_fold(text, normalisation, starts, ends)
     positions = np.arange(len(text))
     tracked = _Tracked(text, replace(normalisation, fold=()), positions, positions + 1)
     folded = fold(tracked, normalisation.fold)
     return folded.starts[starts], folded.ends[ends - 1]
+
+
+def _original_without_fold(
+    text: str, normalisation: Normalisation, starts: I64, ends: I64
+) -> tuple[I64, I64]:
+    """Return the places of words in the original text, as `_original`.
+
+    Nothing acts across a line feed, and characters that act on others are in few lines.
+    """
+    if text.isascii():
+        return starts, ends
+    first, last = list[I64](), list[I64]()
+    position = 0
+    lengths = lengths_of(text, normalisation)
+    for line in [text] if lengths is not None else _lines(text):
+        # The place in the text of each character of the normalised line.
+        lengths = lengths_of(line, normalisation)
+        if lengths is not None:
+            characters = position + np.repeat(np.arange(len(line)), lengths)
+            first.append(characters)
+            last.append(characters + 1)
+        else:
+            positions = position + np.arange(len(line))
+            tracked = _Tracked(line, normalisation, positions, positions + 1).normalise()
+            first.append(tracked.starts)
+            last.append(tracked.ends)
+        position += len(line)
+    return np.concatenate(first)[starts], np.concatenate(last)[ends - 1]
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text with their line feeds."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    lines[-1] = lines[-1][:-1]
+    return lines
 
 
 def _acts_backwards(character: str) -> bool:

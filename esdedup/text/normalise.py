@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from esdedup.arguments import check_fields, check_list
 from esdedup.exceptions import UsageError
-from esdedup.text.arrays import U32, offsets_of
+from esdedup.text.arrays import I64, U32, offsets_of
 from esdedup.text.characters import PIECE, VERSION, code_points, pieces, unassigned
 from esdedup.text.fold import FOLDS, Fold, Plain, fold
 
@@ -88,6 +88,22 @@ def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
         for row, text in zip(short_rows, short_texts, strict=True):
             normalised[row] = text
     return normalised
+
+
+def lengths_of(text: str, normalisation: Normalisation) -> I64 | None:
+    """Return how many characters each character of a text becomes, without a fold: shape (n,).
+
+    None if a character may act on those before it, so that it becomes no characters of its own.
+    """
+    table = _replacements(replace(normalisation, fold=()))
+    points = code_points(text)
+    kinds = table.kinds.take(points, mode="clip")
+    if (kinds == _ACTING).any():
+        return None
+    lengths = np.ones(points.size, np.int64)
+    longer = np.flatnonzero(kinds == _LONGER)
+    lengths[longer] = [1 + len(table.tails[point]) for point in points[longer].tolist()]
+    return lengths
 
 
 def _folded(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
