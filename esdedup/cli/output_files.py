@@ -202,8 +202,8 @@ def show_report(
         details = {name: value for name, value in values.items() if name not in counts}
         output.print_counts(counts, as_json, details={**place, **details})
         return
-    others = {**(report.contained or {}), **_counts_of_spans(report)}
-    output.print_counts({**counts, **others}, as_json, title=title)
+    counts |= {**(report.contained or {}), **_counts_of_spans(report)}
+    output.print_counts(counts, as_json, title=title)
     if facts:
         output.print_facts(facts)
     rows = [

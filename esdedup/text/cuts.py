@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from esdedup.text.characters import SYMBOL, WORD, character_classes
+from esdedup.text.characters import IGNORED, MARK, SYMBOL, WORD, character_classes
 
 Interval = tuple[int, int]
 """The first character, and the end."""
@@ -38,7 +38,7 @@ def without_words(text: str, spans: Sequence[Interval]) -> str:
     remaining = [piece for piece in _remaining(text, spans) if piece]
     joined = remaining[:1]
     for before, after in itertools.pairwise(remaining):
-        joined += [" ", after] if _are_one_word(before[-1], after[0]) else [after]
+        joined += [" ", after] if _are_one_word(before, after) else [after]
     return "".join(joined)
 
 
@@ -49,20 +49,23 @@ def parts_of(text: str, part: Part) -> list[Interval]:
     else:
         line_feeds = [match.start() for match in re.finditer("\n", text)]
         starts, ends = [0, *(end + 1 for end in line_feeds)], [*line_feeds, len(text)]
-    parts = list[Interval]()
+    intervals = list[Interval]()
     for start, end in zip(starts, ends, strict=True):
         content = text[start:end]
         if not content.isspace() and content:
             first = start + len(content) - len(content.lstrip())
-            parts.append((first, start + len(content.rstrip())))
-    return parts
+            intervals.append((first, start + len(content.rstrip())))
+    return intervals
 
 
 def _are_one_word(before: str, after: str) -> bool:
-    """Return whether two characters side by side are of one word."""
+    """Return whether a word would go from the end of a text to the beginning of another one."""
     classes = character_classes()
-    is_word = classes[ord(before)] == classes[ord(after)] == WORD
-    return is_word or (before == after and classes[ord(before)] == SYMBOL)
+    # What belongs to the character before it, or is dropped, ends no word.
+    last = next((c for c in reversed(before) if classes[ord(c)] not in (MARK, IGNORED)), " ")
+    first = next((c for c in after if classes[ord(c)] != IGNORED), " ")
+    is_word = classes[ord(last)] == classes[ord(first)] == WORD
+    return is_word or (last == first and classes[ord(last)] == SYMBOL)
 
 
 def _remaining(text: str, spans: Sequence[Interval]) -> list[str]:

@@ -219,6 +219,28 @@ def test_earlier_texts_keep_what_they_have() -> None:
     assert {"original_file": "old.jsonl"}.items() <= listed("only")[0].items()
 
 
+def test_documents_with_a_run_of_words_of_a_benchmark_are_removed() -> None:
+    item = words(1, 20)
+    texts = [f"Before. {item} After.", f"{words(2)} {item[:100]}", words(3), words(3)]
+    write_lines(Path("quiz.jsonl"), [{"text": item}])
+    write_lines(Path("a.jsonl"), [{"text": text} for text in texts])
+    run = ["--unit", "span", "--min-words", "13", "--against", "quiz.jsonl", "--only-between"]
+    (report,) = run_command("clean", "a.jsonl", "-o", "out", *run, "--drop-over", "0").json
+    assert [*rest_of("out")] == texts[1:]
+    assert (report["removed"], report["spans"]["against"]) == (1, 1)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["english", "chinese", "code"])
+def test_large_corpora_are_cut_as_a_dictionary_of_all_windows_cuts_them(kind: str) -> None:
+    texts = corpus(kind, 5_000, seed=1)
+    write_lines(Path("a.jsonl"), [{"text": text} for text in texts])
+    want = expected(texts, 12)
+    esdedup.clean("a.jsonl", "out", unit="span", min_words=12, max_memory="193MB")
+    rest = [[word.casefold() for word in _WORD.findall(text)] for text in rest_of("out")]
+    assert rest == [words_left for words_left in want.rest if words_left is not None]
+
+
 def test_whole_sentences_or_lines_are_cut_if_requested() -> None:
     first = "One two three four. Five six seven eight! Nine ten\neleven twelve."
     second = "Other four. Five six seven eight! Nine ten\neleven twelve. Three four"
@@ -282,14 +304,15 @@ def test_what_does_not_fit_is_refused() -> None:
     assert not Path("x").exists()
 
 
-@given(
-    st.lists(st.sampled_from(["ab", "cd", "中", "文", " ", "++", ", ", "\n"]), max_size=30),
-    st.data(),
-)
+_PIECES = st.sampled_from(["ab", "cd\u200b", "d\u0301", "中", "文", " ", "++", ", ", "\n"])
+_TOKEN = re.compile("[中文]|[a-d\u200b\u0301]+|[+]+")
+
+
+@given(st.lists(_PIECES, max_size=30), st.data())
 def test_no_words_are_joined_where_others_are_cut(pieces: list[str], data: st.DataObject) -> None:
     text = "".join(pieces)
-    places = [match.span() for match in re.finditer(r"[中文]|[a-d]+|\++", text)]
+    places = [match.span() for match in _TOKEN.finditer(text)]
     is_cut = [data.draw(st.booleans()) for _ in places]
     spans = [span for span, cut in zip(places, is_cut, strict=True) if cut]
     stay = [text[slice(*span)] for span, cut in zip(places, is_cut, strict=True) if not cut]
-    assert re.findall(r"[中文]|[a-d]+|\++", without_words(text, spans)) == stay
+    assert _TOKEN.findall(without_words(text, spans)) == stay

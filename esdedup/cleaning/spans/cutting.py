@@ -142,11 +142,11 @@ class Cutter:
             first, last = edges[::2], edges[1::2]
             cuts = np.stack([words.starts[first], words.ends[last - 1]], axis=1)
         else:
-            parts = np.array(parts_of(text, self.rule.cut), np.int64).reshape(-1, 2)
-            first, last = np.searchsorted(words.starts, parts.T)
+            bounds = np.array(parts_of(text, self.rule.cut), np.int64).reshape(-1, 2)
+            first, last = np.searchsorted(words.starts, bounds.T)
             counts = np.diff(offsets_of(is_cut)[np.stack([first, last])], axis=0)[0]
             is_whole = (last > first) & (counts == last - first)
-            cuts = parts[is_whole]
+            cuts = bounds[is_whole]
             is_cut = spanned(first[is_whole], last[is_whole], is_cut.size)
         intervals: list[Interval] = [*map(tuple, cuts.tolist())]
         remainder = without_words(text, intervals)

@@ -230,12 +230,12 @@ class SpanSearch:
         ]
 
         items = (TextBlock(texts(block), spans_of(block)) for block in row_blocks)
-        done = 0
+        settled = 0
         with closing(in_order(self.inputs.workers, work, items)) as answers:
             for block, answer in zip(row_blocks, answers, strict=True):
                 yield block, answer
-                done += block.size
-                self.reporter.step(title, done, rows.size)
+                settled += block.size
+                self.reporter.step(title, settled, rows.size)
 
     def _lost(self, hashed: _Hashed, repeated: RepeatedSpans) -> I64:
         """Return how many words each document loses to spans, shape (rows,)."""
@@ -318,15 +318,17 @@ class SpanSearch:
             order[spans[:, 5]],
             *originals.T,
         )
-        kept = losses[1]
-        cuts = np.concatenate(kept.cuts)
+        losses_of_kept = losses[1]
+        cuts = np.concatenate(losses_of_kept.cuts)
         cut_documents = order[cuts[:, 0]]
         cut_order = np.lexsort((cuts[:, 1], cut_documents))
         is_later = np.ones(order.size, np.bool_)
         is_later[: corpus.first] = False
         text_bytes = hashed.texts.sizes(np.arange(order.size))
         totals = np.stack([text_bytes, counts])[:, is_later].sum(axis=1)
-        removed = np.where(is_dropped, [text_bytes, counts], [kept.bytes, kept.lost]).sum(axis=1)
+        removed = np.where(
+            is_dropped, [text_bytes, counts], [losses_of_kept.bytes, losses_of_kept.lost]
+        ).sum(axis=1)
         number_dropped = int(is_dropped.sum())
         report = CleanReport(
             documents=int(is_later.sum()),
@@ -344,7 +346,7 @@ class SpanSearch:
             unordered=hashed.columns.unordered,
             samples=self._samples(corpus, hashed, table),
             spans=SpanReport(
-                changed=int(np.count_nonzero(kept.lost)),
+                changed=int(np.count_nonzero(losses_of_kept.lost)),
                 spans=len(table),
                 against=int(np.count_nonzero(table.original < corpus.first)),
                 fraction=float(removed[1] / max(1, totals[1])),
@@ -412,9 +414,9 @@ class SpanSearch:
         chosen = list[int]()
         for span in np.lexsort((starts, -lengths, -counts)).tolist():
             is_apart = all(
-                starts[span] >= starts[other] + lengths[other]
-                or starts[other] >= starts[span] + lengths[span]
-                for other in chosen
+                starts[span] >= starts[earlier] + lengths[earlier]
+                or starts[earlier] >= starts[span] + lengths[span]
+                for earlier in chosen
             )
             if is_apart:
                 chosen.append(span)
