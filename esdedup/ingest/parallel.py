@@ -30,8 +30,9 @@ _CLEAR = "\x1b[2K"
 """Clears a line of a terminal."""
 MOST_PROCESSES = 4
 """Processes that read files, unless their number is set."""
-_BYTES_OF_PROCESS = 1 << 24
-"""A process starts in 0.2 s, in which another one sketches some 2 MB."""
+_BYTES_OF_PROCESS = 12 << 20
+"""A process starts in 0.2 s, in which another one sketches some 2 MB. Parquet and packed files hold
+more text than their size."""
 
 
 def in_order(

@@ -552,6 +552,8 @@ def _chunks_of_rows(
         first, text = lines.number - len(part) + 1, "".join(part)
         is_truncated = len(text) > sizes.longest or TruncatedLine in map(type, part)
         text = _with_line_feeds(text)
+        if not text.strip("\n"):
+            continue
         if not is_truncated and has_whole_rows(text, delimiter):
             yield Chunk(partial(_read_whole_rows, name, header, delimiter, first, text))
         else:
@@ -652,7 +654,11 @@ def _record_of_row(
 ) -> Record | BadRecord:
     """Return a row as a record, a bad one if it has not as many fields as the header."""
     if len(fields) == len(header):
-        return _checked(name, line, dict(zip(header, fields, strict=True)))
+        source = dict(zip(header, fields, strict=True))
+        try:
+            return Record(name, line, source, None, orjson.dumps(source).decode())
+        except TypeError:
+            return _checked(name, line, source)  # It holds half of a surrogate pair.
     reason = f"{len(fields)} fields, but the header has {len(header)}"
     return BadRecord(name, line, json.dumps(fields), reason)
 
@@ -677,25 +683,29 @@ class _LinesOfTable:
     def take(self, size: int, most: int) -> list[str]:
         """Return the next lines: about as many characters or lines, up to one with even quotes.
 
-        If the file breaks off, the lines before that are returned, and the error comes later.
+        No line may be put back. If the file breaks off, the lines before that are returned, and the
+        error comes later.
         """
+        if self._error is not None:
+            raise self._error
         part: list[str] = []
-        total = quotes = 0
+        total = 0
         try:
-            for line in iter(self._next, None):
-                if not part and not line.rstrip("\r\n"):
-                    continue
+            for line in self._lines:
+                part.append(line)
+                total += len(line)
+                if total >= size or len(part) >= most:
+                    break
+            quotes = "".join(part).count('"')
+            while quotes % 2 and total < _UNCLOSED * size and (line := next(self._lines, "")):
                 part.append(line)
                 total += len(line)
                 quotes += line.count('"')
-                if (total >= size or len(part) >= most) and (
-                    quotes % 2 == 0 or total >= _UNCLOSED * size
-                ):
-                    break
         except Exception as error:
             if not part:
                 raise
             self._error = error
+        self.number += len(part)
         return part
 
     def put_back(self, part: Sequence[str]) -> None:

@@ -87,7 +87,7 @@ def test_records_do_not_depend_on_parts(
     records = records_of(tmp_path / name, sizes)
     one_by_one = ReadSizes(documents=1, bytes=1, longest=longest)
     assert repr(records) == repr(records_of(tmp_path / name, one_by_one))
-    if longest > len(text) and (rows := read_by_module_with_ends(body, delimiter)) is not None:
+    if longest == 1_000 and (rows := read_by_module_with_ends(body, delimiter)) is not None:
         assert [record.line for record in records[0]] == [line + 2 for line, _ in rows]
         for record, (_, row) in zip(records[0], rows, strict=True):
             if isinstance(record, Record):
