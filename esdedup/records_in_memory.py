@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import NoneType
+from typing import Any, cast, overload
 
 from esdedup.arguments import check_list
 from esdedup.compare.plan import Plan
@@ -234,14 +235,17 @@ def read(
     table = _in_memory(records, argument)
     names.extend(_label_fields(plan, table, argument))
     table, sources = _sources(table, names, argument)
-    rows = [*enumerate(sources, start)]
-    texts = [_text(source, text_fields, row, argument) for row, source in rows]
+    texts = _texts_of_column(sources, text_fields)
+    if texts is None:
+        texts = [
+            _text(source, text_fields, row, argument) for row, source in enumerate(sources, start)
+        ]
     if sources and not any(has_field(source, name) for source in sources for name in text_fields):
         listed, present = quoted(text_fields), _fields_present(sources)
         raise UsageError(
             f"no {argument.record} has {listed}: name the field of the text by text=.{present}"
         )
-    documents = (Document(str(row), source) for row, source in rows)
+    documents = (Document(str(row), source) for row, source in enumerate(sources, start))
     ids = None
     if argument.id is not None:
         is_named = any(has_field(source, argument.id) for source in sources)
@@ -250,7 +254,7 @@ def read(
             raise UsageError(
                 f"no record has {quoted([argument.id])}: name the field of the ids by id=.{present}"
             )
-        ids = [_id(source, argument.id, row) for row, source in rows]
+        ids = [_id(source, argument.id, row) for row, source in enumerate(sources, start)]
     keys = plan.keep.keys(documents, text_fields)
     return table, Records(texts, ids, keys, Beside.of(plan, sources))
 
@@ -335,8 +339,50 @@ def _sources(
             listed = ", ".join(existing)
             raise UsageError(f"{argument.prefix}there is no column {name!r}. There are: {listed}")
         columns[column] = table.values(existing[column])
-    rows = zip(*columns.values(), strict=True)
-    return table, [dict(zip(columns, row, strict=True)) for row in rows]
+    return table, _Rows(columns)
+
+
+@dataclass(frozen=True)
+class _Rows(Sequence[Mapping[str, object]]):
+    """The rows of columns, each of which is an object only while it is read.
+
+    columns: the values by name. There is at least one column.
+    """
+
+    columns: Mapping[str, list[object]]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    @overload
+    def __getitem__(self, row: int) -> Mapping[str, object]: ...
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[Mapping[str, object]]: ...
+    def __getitem__(
+        self, row: int | slice
+    ) -> Mapping[str, object] | Sequence[Mapping[str, object]]:
+        if isinstance(row, slice):
+            return _Rows({name: values[row] for name, values in self.columns.items()})
+        return {name: values[row] for name, values in self.columns.items()}
+
+    def __iter__(self) -> Iterator[Mapping[str, object]]:
+        for values in zip(*self.columns.values(), strict=True):
+            yield dict(zip(self.columns, values, strict=True))
+
+
+def _texts_of_column(
+    sources: Sequence[Mapping[str, object]], text_fields: Sequence[str]
+) -> list[str] | None:
+    """Return the texts of a column, empty ones if missing; None if they are elsewhere, or not text.
+
+    A field that is written as a text of its own kind of sketch is no column of texts.
+    """
+    if not isinstance(sources, _Rows) or len(text_fields) != 1 or type(text_fields[0]) is not str:
+        return None
+    values = sources.columns.get(text_fields[0])
+    if values is None or not {str, NoneType}.issuperset(map(type, values)):
+        return None
+    return [cast("str | None", value) or "" for value in values]
 
 
 def _values(column: Any) -> list[Any]:
