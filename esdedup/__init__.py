@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from esdedup.sketch.kinds.server import Server
     from esdedup.sketch.kinds.signature import Signature
     from esdedup.sketch.kinds.simhash import SimHash
+    from esdedup.sketch.kinds.vectors import Vectors
     from esdedup.sketch.limits import Limits
     from esdedup.sketch.scheme import Scheme
     from esdedup.stores.connection import Connection
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Bits", "CleanReport", "Connection", "Document", "DuplicatePolicy", "EsdedupError",
     "Grouping", "Index", "Limits", "MinHash", "Normalisation", "Passages", "Query", "Scheme",
-    "Server", "Shingling", "Signature", "SimHash", "UsageError", "Weights", "clean",
+    "Server", "Shingling", "Signature", "SimHash", "UsageError", "Vectors", "Weights", "clean",
     "decontaminate", "dedup", "enrich", "group", "open", "pairs", "similarity", "weights",
 ]  # fmt: skip
 
@@ -61,6 +62,7 @@ _MODULES = {
     "sketch.kinds.server": "Server",
     "sketch.kinds.simhash": "SimHash",
     "sketch.kinds.signature": "Signature",
+    "sketch.kinds.vectors": "Vectors",
     "sketch.limits": "Limits",
     "sketch.scheme": "Scheme",
     "stores.connection": "Connection",

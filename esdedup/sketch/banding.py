@@ -52,7 +52,11 @@ def expected_recall(
 
     For one band without swaps this is the S-curve, 1 - (1 - s**r)**b.
     """
-    met = meeting(threshold, rows, swaps)
+    return shared_at_least(least, bands, meeting(threshold, rows, swaps))
+
+
+def shared_at_least(least: int, bands: int, met: float) -> float:
+    """Return the chance to meet at least `least` bands. met: the chance to meet each one."""
     if least < 1 or met == 1.0:
         return float(least <= bands)
     if met == 0.0:

@@ -1,7 +1,8 @@
 """Comparisons: how near documents are to each other, computed for many pairs at once.
 
-What a comparison reads of a document is its operand: the set of its shingles, all of its words, or
-the fingerprint that is stored of it. A comparison of texts computes the operands from these.
+What a comparison reads of a document is its operand: the set of its shingles, all of its words, its
+vector, or the fingerprint that is stored of it. A comparison of texts computes the operands from
+these.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from esdedup.sketch.vectors import cosines, packed_vectors
 from esdedup.text.arrays import F64, I64, U64, Ragged
 from esdedup.text.jaccard import hamming, jaccard, jaccard_with
 from esdedup.text.passages import covers
@@ -120,6 +122,17 @@ class SharedPassages(TextComparison):
         words = np.stack([operands.counts[left], operands.counts[right]])
         fractions: F64 = shared_words / np.maximum(words, 1)
         return fractions
+
+
+@dataclass(frozen=True)
+class CosineSimilarity(TextComparison):
+    """The cosine of the angle between two vectors, which texts hold (`sketch.vectors`)."""
+
+    def operands(self, texts: HashedTexts) -> Ragged:
+        return packed_vectors(texts.texts)
+
+    def nearness(self, operands: Ragged, left: I64, right: I64) -> F64:
+        return cosines(operands, left, right)[None]
 
 
 def _negative(distances: I64) -> F64:

@@ -26,6 +26,7 @@ class LimitSettings(TypedDict, total=False):
     recall: float | None
     cover: float | None
     words: int | None
+    cosine: float | None
 
 
 class QuerySettings(LimitSettings, total=False):
@@ -52,6 +53,7 @@ class Limits:
     distance: maximum Hamming distance, in bits; None for the one that equal segments guarantee.
     cover: minimum share of the query, or of the document, in shared passages; None for any.
     words: minimum number of words of a passage; None for the shortest that is always found.
+    cosine: minimum cosine of vectors; None for that of the sketch.
     k: maximum number of matches of a query.
     candidates: maximum number of documents to fetch and verify for a query.
     recall: fraction of the documents at the threshold to find; None for 99.9%, or as much as the
@@ -101,6 +103,12 @@ class Limits:
         rare=True,
         show_default="the shortest that is always found",
     )
+    cosine: float | None = setting(
+        None,
+        "Minimum cosine, 0 to 1, for a sketch of vectors.",
+        rare=True,
+        show_default="the sketch's, 0.95",
+    )
     least: int | None = None
     swaps: int | None = None
     within: Within = repeatable(
@@ -126,6 +134,8 @@ class Limits:
             raise UsageError(f"recall {self.recall}: use a share between 0 and 1, such as 0.99")
         if self.cover is not None and not 0.0 < self.cover <= 1.0:
             raise UsageError(f"cover {self.cover}: use a share above 0, up to 1")
+        if self.cosine is not None and not 0.0 < self.cosine <= 1.0:
+            raise UsageError(f"cosine {self.cosine}: use a cosine above 0, up to 1")
         for name in ("k", "max_per_bucket", "words"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UsageError(f"{name.replace('_', ' ')} {value}: use at least 1")

@@ -14,6 +14,7 @@ import numpy as np
 
 from esdedup.sketch.comparisons import (
     AnyComparison,
+    CosineSimilarity,
     HammingDistance,
     JaccardSimilarity,
     SharedPassages,
@@ -250,4 +251,24 @@ COVER = Measure(
 )
 """The fraction of the words of a document that are in passages of the other one."""
 
-MEASURES = (JACCARD, HAMMING, COVER)
+COSINE = Measure(
+    name="cosine",
+    words="cosine",
+    limits=("cosine",),
+    comparison=CosineSimilarity(),
+    column="similarity",
+    equal=1.0,
+    sign=1,
+    whole_numbers=False,
+    by_threshold=False,
+    has_recall=True,
+    of_duplicate="cosine",
+    pair_title="cosine",
+    farthest_words="least similar",
+    query_columns=("cosine",),
+    tokens="bands",
+    stopped="that share only these are",
+)
+"""The cosine of the angle between two vectors."""
+
+MEASURES = (JACCARD, HAMMING, COVER, COSINE)

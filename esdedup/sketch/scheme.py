@@ -25,6 +25,7 @@ from esdedup.sketch.kinds.passages import Passages
 from esdedup.sketch.kinds.server import Server
 from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash
+from esdedup.sketch.kinds.vectors import Vectors
 from esdedup.sketch.limits import Limits
 from esdedup.text.characters import VERSION, VERSIONS
 from esdedup.text.normalise import Normalisation
@@ -32,7 +33,7 @@ from esdedup.text.shingles import Shingling
 from esdedup.text.weights import stored_weights
 
 KINDS: dict[str, type[Sketch]] = {
-    kind.kind: kind for kind in (MinHash, Signature, SimHash, Bits, Passages, Server)
+    kind.kind: kind for kind in (MinHash, Signature, SimHash, Bits, Passages, Vectors, Server)
 }
 """Every kind of sketch. A new one is a module in `sketch/kinds/` and its name here."""
 SHORTEST_PASSAGE = Passages().passage

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import esdedup
-from esdedup import MinHash, SimHash, UsageError, Weights
+from esdedup import MinHash, SimHash, UsageError, Vectors, Weights
 from esdedup.models import Query
 from esdedup.search.candidates import candidate_queries
 from esdedup.sketch.kinds.base import Block
@@ -29,7 +29,7 @@ MAY_NAME = {"__init__.py", "sketch/scheme.py", "cli/commands/scheme.py", "cli/op
 
 def test_no_other_module_names_a_kind() -> None:
     # These are also words: of functions, of other kinds, of matches.
-    words = {"signature", "bits", "passages", "server"}
+    words = {"signature", "bits", "passages", "server", "vectors"}
     names, words_of = "|".join(KINDS.keys() - words), "|".join(words)
     kinds = re.compile(rf"(?i:{names})|kinds\.({words_of})|[\"']signature[\"']|\bBits\(")
     naming = set()
@@ -43,11 +43,12 @@ def test_no_other_module_names_a_kind() -> None:
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 def test_every_kind_keeps_the_protocol(kind: Any) -> None:
-    one = kind(name="other")
+    required = {"dimensions": 2} if kind is Vectors else {}
+    one = kind(name="other", **required)
     assert kind.from_json(one.to_json()) == one
     texts = ["one two three four five", "six", ""]
     several = not (kind.reads_values or kind.by_server)
-    scheme = Scheme([one, kind()] if several else [one])
+    scheme = Scheme([one, kind(**required)] if several else [one])
     if kind.reads_values:
         texts[:2] = [one.text("c3d1a5b4978e6d2f"), one.text("0123456789abcdef")]
     made = sketch(texts, scheme)

@@ -8,11 +8,12 @@ import pytest
 from esdedup.exceptions import UsageError
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.kinds.bits import Bits
+from esdedup.sketch.kinds.vectors import Vectors
 from esdedup.sketch.limits import Limits
-from esdedup.sketch.measures import COVER, HAMMING, JACCARD, MEASURES, Measure
+from esdedup.sketch.measures import COSINE, COVER, HAMMING, JACCARD, MEASURES, Measure
 from esdedup.sketch.scheme import KINDS
 
-NEAR_AND_FAR = [(JACCARD, 0.9, 0.5), (HAMMING, 3.0, 20.0), (COVER, 0.9, 0.5)]
+NEAR_AND_FAR = [(JACCARD, 0.9, 0.5), (HAMMING, 3.0, 20.0), (COVER, 0.9, 0.5), (COSINE, 0.9, 0.5)]
 
 
 @pytest.mark.parametrize(("measure", "near", "far"), NEAR_AND_FAR)
@@ -50,10 +51,11 @@ def test_values_are_shown_with_their_unit() -> None:
 
 
 def test_a_limit_is_the_value_of_the_least_similar_documents() -> None:
-    limits = Limits(threshold=0.7, distance=3)
-    assert [measure.limit_of(limits) for measure in MEASURES] == [0.7, 3.0, 0.7]
+    limits = Limits(threshold=0.7, distance=3, cosine=0.9)
+    assert [measure.limit_of(limits) for measure in MEASURES] == [0.7, 3.0, 0.7, 0.9]
     assert COVER.limit_of(Limits(threshold=0.7, cover=0.2)) == 0.2
     assert HAMMING.within(limits) == "Hamming distance of 3 bits or less"
+    assert COSINE.within(limits) == "cosine of 0.9 or more"
     assert JACCARD.within(limits) == "Jaccard similarity of 0.7 or more"
     with pytest.raises(UsageError, match="a threshold is needed"):
         JACCARD.limit_of(Limits(threshold=None))
@@ -67,6 +69,7 @@ def test_a_query_without_a_limit_matches_what_has_anything_in_common() -> None:
     assert JACCARD.least_of_query(Limits(threshold=0.7)) == 0.7
     assert HAMMING.least_of_query(Limits(distance=3)) == -3.0
     assert COVER.least_of_query(Limits(threshold=0.7, cover=0.2)) == 0.2
+    assert COSINE.least_of_query(Limits(cosine=0.9)) == 0.9
 
 
 @pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.name)
@@ -76,14 +79,20 @@ def test_a_value_follows_from_its_nearness(measure: Measure) -> None:
 
 
 def sketch_of(kind: str) -> Sketch:
-    """Make a sketch of a kind. Fingerprints need a size."""
-    return Bits(64) if kind == "bits" else KINDS[kind]()
+    """Make a sketch of a kind. Fingerprints and vectors need a size."""
+    sized: dict[str, Sketch] = {"bits": Bits(64), "vectors": Vectors(8)}
+    return sized.get(kind) or KINDS[kind]()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sketch_refuses_the_limits_of_another_measure(kind: str) -> None:
     sketch = sketch_of(kind)
-    limits = {"distance": Limits(distance=1), "cover": Limits(cover=0.5), "words": Limits(words=9)}
+    limits = {
+        "distance": Limits(distance=1),
+        "cover": Limits(cover=0.5),
+        "words": Limits(words=9),
+        "cosine": Limits(cosine=0.9),
+    }
     for name, own in limits.items():
         if name in sketch.measure.limits:
             sketch.check(own)
@@ -96,5 +105,6 @@ def test_a_sketch_refuses_the_limits_of_another_measure(kind: str) -> None:
 def test_the_limit_follows_from_the_sketch_if_it_is_not_set(kind: str) -> None:
     sketch = sketch_of(kind)
     settled = sketch.settled(Limits())
-    assert settled == (Limits(distance=settled.distance) if sketch.measure is HAMMING else Limits())
+    of_measure = {HAMMING: Limits(distance=settled.distance), COSINE: Limits(cosine=0.95)}
+    assert settled == of_measure.get(sketch.measure, Limits())
     assert (settled.distance is None) == (sketch.measure is not HAMMING)

@@ -1,0 +1,157 @@
+"""Random hyperplanes: the signs of projections, and the chance that two vectors share them.
+
+Charikar, "Similarity estimation techniques from rounding algorithms", STOC 2002, section 3: the
+signs of a random projection of two vectors differ with the chance angle / pi. A band of r signs is
+shared with the chance p**r, p = 1 - angle / pi, for every pair at this angle, whatever the vectors
+are: the projections are normal, so that no direction of space is special.
+
+A query may look up more values of a band: its own one, and those with one sign flipped, of the
+projections nearest to 0. Lv, Josephson, Wang, Charikar, Li, "Multi-probe LSH: efficient indexing
+for high-dimensional similarity search", VLDB 2007, section 4. Scaled to length 1, the projections
+of a pair are y and y * cos + z * sin, with y and z normal and independent. So a sign differs with
+the chance Phi(-|y| * cos / sin), which falls with |y|. `meeting` integrates over |y|.
+
+Every number here is whole, so that tokens are the same on every machine: a hyperplane has numbers
+below 2**22, a vector is scaled to numbers of at most 2**19, and sums of 4,096 products are below
+2**53, which float64 holds exactly in any order of adding.
+"""
+
+import functools
+import math
+
+import numpy as np
+
+from esdedup.sketch.banding import most_required, shared_at_least
+from esdedup.sketch.vectors import F32
+from esdedup.text.arrays import F64, I64, U64
+from esdedup.text.hashing import PRIME64_1, avalanche, keys
+
+MOST_DIMENSIONS = 4096
+_SCALE = float(1 << 19)
+_STEP = 1 << 15
+_PLANES_AT_ONCE = 256
+_FARTHEST, _POINTS = 8.0, 1_601
+"""The integral is over |y| from 0 to this, at so many points: exact to 6 decimals."""
+
+
+@functools.lru_cache(4)
+def hyperplanes(dimensions: int, count: int, seed: int) -> F64:
+    """Return the normals of hyperplanes as whole numbers, shape (dimensions, count).
+
+    Number i of plane j is of two hashes of 2**12 * j + i: the first one's bits that are set, of 64,
+    are binomial, so that twice their number less 64 is nearly normal, of deviation 8. The upper 16
+    bits of the second one spread it evenly over the step of 2: sums of few numbers have no ties.
+    The numbers do not depend on `dimensions` and `count`.
+    """
+    of_ones, of_spread = keys(2, "hyperplane", seed)
+    planes = np.empty((count, dimensions))
+    for first in range(0, count, _PLANES_AT_ONCE):
+        numbers = np.arange(first, min(count, first + _PLANES_AT_ONCE), dtype=np.uint64)[:, None]
+        counters = numbers * np.uint64(MOST_DIMENSIONS) + np.arange(dimensions, dtype=np.uint64)
+        counters *= PRIME64_1
+        ones = np.bitwise_count(avalanche(counters + of_ones)).astype(np.int64)
+        spread = (avalanche(counters + of_spread) >> np.uint64(48)).astype(np.int64)
+        planes[first : first + _PLANES_AT_ONCE] = (2 * ones - 64) * _STEP + spread - _STEP
+    return np.ascontiguousarray(planes.T)
+
+
+def projections(vectors: F32, count: int, seed: int) -> F64:
+    """Return the scalar products of vectors and hyperplanes, exact whole numbers: (n, count).
+
+    vectors: shape (n, dimensions), which are scaled so that the greatest number is 2**19.
+    """
+    wide = vectors.astype(np.float64)
+    greatest = np.abs(wide).max(axis=1, initial=0.0, keepdims=True)
+    scaled = np.rint(wide / np.where(greatest > 0.0, greatest, 1.0) * _SCALE)
+    products: F64 = scaled @ hyperplanes(vectors.shape[1], count, seed)
+    return products
+
+
+def sign_bands(products: F64, bands: int, rows: int) -> U64:
+    """Return the signs of each band as a number of `rows` bits, shape (n, bands); 0 is positive.
+
+    products: as `projections` returns them, shape (n, bands * rows).
+    """
+    is_positive = (products >= 0.0).reshape(len(products), bands, rows)
+    values = np.zeros((len(products), bands), np.uint64)
+    for row in range(rows):
+        values = values << np.uint64(1) | is_positive[:, :, row]
+    return values
+
+
+def probe_bands(products: F64, bands: int, rows: int, flips: int) -> U64:
+    """Return the values that queries look up in each band, shape (n, bands, 1 + flips).
+
+    A query's own value is first, then those with one sign flipped, the nearest to 0 first.
+    """
+    own_values = sign_bands(products, bands, rows)[:, :, None]
+    distances = np.abs(products).reshape(len(products), bands, rows)
+    nearest: I64 = np.argsort(distances, axis=2, kind="stable")[:, :, :flips]
+    flipped = own_values ^ (np.uint64(1) << (rows - 1 - nearest).astype(np.uint64))
+    return np.concatenate([own_values, flipped], axis=2)
+
+
+@functools.lru_cache(4096)
+def meeting(cosine: float, rows: int, flips: int = 0) -> float:
+    """Return the chance that a query with a number of flips a band meets a band of a document."""
+    same = 1.0 - math.acos(min(1.0, max(-1.0, cosine))) / math.pi
+    chance = same**rows
+    if not flips or same == 1.0:
+        return chance
+    distances, density, kept = _of_distances(cosine)
+    flipped = density * (1.0 - kept)
+    near = _integral(density * kept, distances)
+    far = near[-1] - near
+    for position in range(min(flips, rows)):
+        # The sign whose projection is nearest to 0 but for `position` others is the only one that
+        # differs: of the others, `position` are nearer, and the remaining ones farther.
+        orders = rows * math.comb(rows - 1, position)
+        others = near**position * far ** (rows - 1 - position)
+        chance += orders * float(_integral(flipped * others, distances)[-1])
+    return min(1.0, chance)
+
+
+@functools.lru_cache(64)
+def _of_distances(cosine: float) -> tuple[F64, F64, F64]:
+    """Return values of |y|, their density, and the chance that the sign is the same at each."""
+    distances = np.linspace(0.0, _FARTHEST, _POINTS)
+    density = math.sqrt(2.0 / math.pi) * np.exp(-distances * distances / 2.0)
+    cotangent = cosine / math.sqrt(1.0 - cosine * cosine)
+    kept = [0.5 * (1.0 + math.erf(y * cotangent / math.sqrt(2.0))) for y in distances.tolist()]
+    return distances, density, np.array(kept)
+
+
+def _integral(values: F64, at: F64) -> F64:
+    """Return the integral from the first point to each one, by trapezia."""
+    areas = (values[1:] + values[:-1]) / 2.0 * np.diff(at)
+    return np.concatenate([[0.0], np.cumsum(areas)])
+
+
+@functools.lru_cache(4096)
+def expected_recall(cosine: float, bands: int, rows: int, least: int = 1, flips: int = 0) -> float:
+    """Return the chance that a query meets at least `least` bands of a document at a cosine."""
+    return shared_at_least(least, bands, meeting(cosine, rows, flips))
+
+
+@functools.lru_cache(4096)
+def least_bands(cosine: float, recall: float, bands: int, rows: int, flips: int = 0) -> int:
+    """Return the most shared bands to require that still reach `recall`; at least 1."""
+    expected = functools.partial(expected_recall, cosine, bands, rows, flips=flips)
+    return most_required(recall, bands, expected)
+
+
+@functools.lru_cache(4096)
+def flips_for(cosine: float, recall: float, bands: int, rows: int) -> int:
+    """Return the fewest flips that reach `recall`; all rows if none does."""
+    reaching = (
+        flips
+        for flips in range(rows + 1)
+        if expected_recall(cosine, bands, rows, 1, flips) >= recall
+    )
+    return next(reaching, rows)
+
+
+def bands_needed(cosine: float, recall: float, rows: int) -> int:
+    """Return the fewest bands of `rows` signs that reach the recall if one has to be shared."""
+    met = meeting(cosine, rows)
+    return 1 if met == 1.0 else max(1, math.ceil(math.log1p(-recall) / math.log1p(-met)))

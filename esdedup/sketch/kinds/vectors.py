@@ -1,0 +1,276 @@
+"""Vectors that documents bring, such as embeddings of their texts, compared by their cosine.
+
+Tokens are bands of the signs of random projections (`hyperplanes`), for which the recall at a
+cosine is a formula. Candidates are verified by the exact cosine of the stored vectors.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+import numpy as np
+
+from esdedup.exceptions import RecordError, UsageError
+from esdedup.sketch.hyperplanes import (
+    MOST_DIMENSIONS,
+    bands_needed,
+    expected_recall,
+    flips_for,
+    least_bands,
+    meeting,
+    probe_bands,
+    projections,
+    sign_bands,
+)
+from esdedup.sketch.kinds.base import Block, Probes, Sketch
+from esdedup.sketch.limits import ACTING, LOOKING, RECALL, Limits
+from esdedup.sketch.measures import COSINE
+from esdedup.sketch.vectors import DIGITS, F32, read_vectors, written_vector
+from esdedup.text.arrays import F64, U64
+
+VectorEncoding = Literal["list", "base64", "base64-little"]
+
+_BANDS, _ROWS = (32, 48, 64), range(8, 25, 2)
+"""The layouts to choose from. With 64 bands at most, a token has one character for its position."""
+_DOCUMENTS, _FAR, _UNRELATED = 1e6, 0.3, 0.5
+"""The layout is chosen for an index of this size. 64,512 descriptions of Debian's packages, by
+static vectors of 256 numbers, have a mean cosine of 0.21, and one pair in a thousand is over 0.73:
+most postings of a query are of documents at about 0.3, and most candidates of some over 0.5."""
+_TERM, _POSTING, _CANDIDATE = 1.2, 0.005, 41.0
+"""Microseconds to look up a term, to count one of its documents, and to verify a candidate."""
+_MORE_FLIPS = 3
+_MOST_BANDS_OF_PAIRS, _MOST_ROWS = 64, 30
+_SHOWN = (0.7, 0.8, 0.9, 0.95, 0.98)
+
+
+@dataclass(frozen=True)
+class Vectors(Sketch):
+    """Vectors in a field of the documents, compared by cosine.
+
+    dimensions: numbers of a vector, 2 to 4,096.
+    cosine: minimum cosine of similar documents by default.
+    encoding: how the field holds a vector. "list" (numbers), "base64" (float32, the highest byte
+        first, as Elasticsearch accepts it), "base64-little" (the lowest byte first, as OpenSearch
+        does). Lists are accepted in any case. Numbers are read as float32.
+    bands: number of tokens, 0 to choose it for the cosine.
+    rows: signs of projections in each band, 0 to choose it for the cosine.
+    Raises UsageError for values out of range.
+    """
+
+    dimensions: int
+    cosine: float = 0.95
+    encoding: VectorEncoding = "list"
+    bands: int = 0
+    rows: int = 0
+
+    kind = "vectors"
+    measure = COSINE
+    reads_values = True
+    leads = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 2 <= self.dimensions <= MOST_DIMENSIONS:
+            raise UsageError(f"dimensions {self.dimensions}: use 2 to {MOST_DIMENSIONS:,}")
+        Limits(cosine=self.cosine)
+        if len(self.fields) > 1:
+            raise UsageError(f"sketch {self.name!r}: vectors are in one field")
+        if not self.bands or not self.rows:
+            bands, rows = _layout(self.cosine)
+            object.__setattr__(self, "bands", self.bands or bands)
+            object.__setattr__(self, "rows", self.rows or rows)
+        if not 1 <= self.bands <= 512 or not 1 <= self.rows <= _MOST_ROWS:
+            raise UsageError(
+                f"bands {self.bands}, rows {self.rows}: use 1 to 512, and 1 to {_MOST_ROWS}"
+            )
+
+    @property
+    def tokens(self) -> int:
+        return self.bands
+
+    @property
+    def bits(self) -> int:
+        return self.rows
+
+    @property
+    def token_bytes(self) -> float:
+        return 9.0 + 2.0 * -(-self.rows // 6)
+
+    def text(self, value: object) -> str:
+        """Return a field's value as hex digits. Raises RecordError if it is not such a vector."""
+        vector = self._vector(value)
+        if vector is None:
+            raise RecordError(f"{value!r:.80} is not a vector of {self._form()}")
+        if vector.size != self.dimensions:
+            raise RecordError(
+                f"a vector of {vector.size:,} numbers, where the sketch {self.name!r} has"
+                f" {self.dimensions:,}"
+            )
+        if not np.isfinite(vector).all():
+            raise RecordError("a vector with a number that is not finite as float32")
+        if not vector.any():
+            raise RecordError("a vector of zeros, which has no direction")
+        return written_vector(vector)
+
+    def _form(self) -> str:
+        in_words = {
+            "list": "a list of numbers",
+            "base64": "float32 in base64, the highest byte first",
+            "base64-little": "float32 in base64, the lowest byte first",
+        }[self.encoding]
+        return f"{self.dimensions:,} numbers: {in_words}"
+
+    def _vector(self, value: object) -> F32 | None:
+        """Return the numbers of a field's value, or None if it is of another form."""
+        if isinstance(value, str):
+            return self._written_vector(value)
+        if not isinstance(value, list | tuple | np.ndarray):
+            return None
+        try:
+            numbers = np.asarray(value)
+        except (ValueError, OverflowError):
+            return None
+        if numbers.ndim != 1 or numbers.dtype.kind not in "fiu":
+            return None
+        with np.errstate(over="ignore"):
+            # A number beyond float32 is infinite then.
+            vector: F32 = numbers.astype(np.float32)
+        return vector
+
+    def _written_vector(self, text: str) -> F32 | None:
+        """Return the numbers of a text in base64, or in hex digits as `text` returns them."""
+        if len(text) == DIGITS * self.dimensions and re.fullmatch("[0-9a-f]+", text):
+            vector: F32 = read_vectors([text], self.dimensions)[0]
+            return vector
+        if self.encoding == "list":
+            return None
+        try:
+            raw = base64.b64decode(text, validate=True)
+        except (ValueError, binascii.Error):
+            return None
+        if len(raw) % 4:
+            return None
+        return np.frombuffer(raw, ">f4" if self.encoding == "base64" else "<f4").astype(np.float32)
+
+    def _projections(self, block: Block) -> F64:
+        """Return the projections of texts, shape (n, bands * rows); zeros for an empty text."""
+        try:
+            vectors = read_vectors(block.texts, self.dimensions)
+        except ValueError:
+            message = f"the sketch {self.name!r} compares vectors of {self._form()}"
+            raise UsageError(message) from None
+        return projections(vectors, self.bands * self.rows, block.seed)
+
+    def values(self, block: Block) -> U64:
+        """Return the signs of each band of texts, shape (n, bands)."""
+        return sign_bands(self._projections(block), self.bands, self.rows)
+
+    def query(self, block: Block, limits: Limits) -> tuple[U64, Probes]:
+        products = self._projections(block)
+        probes = probe_bands(products, self.bands, self.rows, self._flips(limits))
+        return probes[:, :, 0], Probes(probes, np.broadcast_to(np.True_, probes.shape))
+
+    def _least_cosine(self, limits: Limits) -> float:
+        return self.cosine if limits.cosine is None else limits.cosine
+
+    def _flips(self, limits: Limits) -> int:
+        """Return how many signs nearest to 0 a query flips in each band, one at a time."""
+        if limits.swaps is not None:
+            return limits.swaps
+        cosine = self._least_cosine(limits)
+        return _cheapest_flips(cosine, limits.wanted_recall, self.bands, self.rows)
+
+    def check(self, limits: Limits) -> None:
+        super().check(limits)
+        # A threshold has a default, which says nothing of a cosine.
+        if limits.threshold not in (LOOKING, ACTING):
+            raise UsageError(
+                f"threshold {limits.threshold}: the sketch {self.name!r} compares by cosine, so use"
+                " a cosine, or another sketch"
+            )
+
+    def settled(self, limits: Limits) -> Limits:
+        return replace(limits, cosine=self._least_cosine(limits))
+
+    def least(self, limits: Limits, groups: int, similarity: float | None = None) -> int:
+        if limits.least is not None:
+            return limits.least
+        cosine = self._least_cosine(limits) if similarity is None else similarity
+        return least_bands(cosine, limits.wanted_recall, groups, self.rows, self._flips(limits))
+
+    def recall(
+        self, limits: Limits, groups: int, least: int, similarity: float | None = None
+    ) -> float | None:
+        cosine = self._least_cosine(limits) if similarity is None else similarity
+        return expected_recall(cosine, groups, self.rows, least, self._flips(limits))
+
+    def for_texts(self, limits: Limits) -> Self:
+        """Return bands that reach the recall at the cosine without flips, of the most signs."""
+        cosine = self._least_cosine(limits)
+        for rows in range(_MOST_ROWS, 0, -1):
+            bands = bands_needed(cosine, limits.wanted_recall, rows)
+            if bands <= _MOST_BANDS_OF_PAIRS:
+                # More of the bands cost little, and pairs far below the cosine share few of them.
+                return replace(self, bands=_MOST_BANDS_OF_PAIRS, rows=rows)
+        return self
+
+    def describe(self) -> str:
+        return (
+            f"{self.dimensions} numbers; {self.bands} bands of {self.rows} signs of projections,"
+            f" compared by cosine, {self.cosine:g} by default"
+        )
+
+    def costs(self, documents: float) -> list[tuple[str, str]]:
+        effects = []
+        for cosine in _SHOWN:
+            limits = Limits(cosine=cosine)
+            flips, least = self._flips(limits), self.least(limits, self.bands)
+            recall = self.recall(limits, self.bands, least) or 0.0
+            met = expected_recall(_UNRELATED, self.bands, self.rows, least, flips)
+            effects.append(
+                f"{100 * recall:.1f}% at {cosine} with {self.bands * (1 + flips):,} terms, about"
+                f" {documents * met:,.1f} candidates at {documents:,.0f} documents of cosine"
+                f" {_UNRELATED}"
+            )
+        return [("recall of queries", "; ".join(effects))]
+
+
+@functools.lru_cache(1024)
+def _cost(cosine: float, recall: float, bands: int, rows: int, flips: int) -> float:
+    """Return the microseconds of a query at a cosine, infinite if it does not reach the recall."""
+    if expected_recall(cosine, bands, rows, 1, flips) < recall:
+        return math.inf
+    least = least_bands(cosine, recall, bands, rows, flips)
+    candidates = _DOCUMENTS * expected_recall(_UNRELATED, bands, rows, least, flips)
+    terms = bands * (1 + flips)
+    postings = _DOCUMENTS * bands * meeting(_FAR, rows, flips)
+    return _TERM * terms + _POSTING * postings + _CANDIDATE * candidates
+
+
+@functools.lru_cache(1024)
+def _cheapest_flips(cosine: float, recall: float, bands: int, rows: int) -> int:
+    """Return the flips with which a query costs least: all rows if none reaches the recall.
+
+    More flips than reach the recall find more shared bands, of which more can be required.
+    """
+    reaching = flips_for(cosine, recall, bands, rows)
+    choices = range(reaching, min(rows, reaching + _MORE_FLIPS) + 1)
+    return min(choices, key=lambda flips: _cost(cosine, recall, bands, rows, flips))
+
+
+@functools.lru_cache(64)
+def _layout(cosine: float) -> tuple[int, int]:
+    """Return the bands and rows with which a query at a cosine costs least."""
+
+    def cost(layout: tuple[int, int]) -> float:
+        return _cost(cosine, RECALL, *layout, _cheapest_flips(cosine, RECALL, *layout))
+
+    layouts = [(bands, rows) for bands in _BANDS for rows in _ROWS]
+    best = min(layouts, key=cost)
+    return best if cost(best) < math.inf else (_BANDS[-1], _ROWS[0])

@@ -1,0 +1,247 @@
+"""Vectors that documents bring: their forms, their tokens, and the recall of these by a formula."""
+
+import base64
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esdedup import Limits, Scheme, UsageError, Vectors
+from esdedup.exceptions import RecordError
+from esdedup.sketch.hyperplanes import (
+    bands_needed,
+    expected_recall,
+    hyperplanes,
+    meeting,
+    probe_bands,
+    projections,
+    sign_bands,
+)
+from esdedup.sketch.kinds.vectors import VectorEncoding
+from esdedup.sketch.sketch import sketch, token_fields
+from esdedup.sketch.vectors import F32, cosines, packed_vectors, written_vector
+from tests.helpers.vectors import directions, pairs_at
+
+NUMBERS = [0.5, -2.0, 0.0, 3.25]
+BIG_ENDIAN = base64.b64encode(np.array(NUMBERS, ">f4").tobytes()).decode()
+LITTLE_ENDIAN = base64.b64encode(np.array(NUMBERS, "<f4").tobytes()).decode()
+TEXT = "0000003f000000c00000000000005040"
+GOLDEN_PLANES = [
+    -376542,
+    -462547,
+    319385,
+    189109,
+    61859,
+    137400,
+    37275,
+    -112646,
+    -195303,
+    553457,
+    251649,
+    -240743,
+]
+GOLDEN_TOKENS = [".1ITl", "01b6w", "12ISW", "20pW4"]
+GOLDEN_ID = "v4-2faf9c3b837f"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "value"),
+    [
+        ("list", NUMBERS),
+        ("list", tuple(NUMBERS)),
+        ("list", np.array(NUMBERS)),
+        ("list", [0.5, -2, -0.0, 3.25]),
+        ("list", TEXT),
+        ("base64", NUMBERS),
+        ("base64", BIG_ENDIAN),
+        ("base64", TEXT),
+        ("base64-little", LITTLE_ENDIAN),
+    ],
+)
+def test_each_form_of_a_vector_is_read(encoding: VectorEncoding, value: object) -> None:
+    assert Vectors(4, encoding=encoding).text(value) == TEXT
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([1.0, 2.0], "a vector of 2 numbers, where the sketch 'vectors' has 4"),
+        ([1.0] * 5, "a vector of 5 numbers"),
+        ([0, 0.0, -0.0, 0], "a vector of zeros"),
+        ([1.0, math.nan, 0.0, 0.0], "not finite"),
+        ([1.0, math.inf, 0.0, 0.0], "not finite"),
+        ([1.0, 1e39, 0.0, 0.0], "not finite"),
+        ([1e-60, 0.0, 0.0, 0.0], "a vector of zeros"),
+        ([], "is not a vector of 4 numbers|a vector of 0 numbers"),
+        (["1", "2", "3", "4"], "is not a vector of 4 numbers: a list of numbers"),
+        ([1.0, None, 0.0, 0.0], "is not a vector"),
+        ([True, False, True, True], "is not a vector"),
+        ([[1.0, 2.0], [3.0, 4.0]], "is not a vector"),
+        ([[1.0], [2.0, 3.0]], "is not a vector"),
+        ([10**400, 1, 1, 1], "is not a vector"),
+        (1.0, "is not a vector"),
+        ({"a": 1}, "is not a vector"),
+        (BIG_ENDIAN, "is not a vector"),
+        ("some text", "is not a vector"),
+    ],
+)
+def test_other_values_are_rejected(value: Any, message: str) -> None:
+    with pytest.raises(RecordError, match=message):
+        Vectors(4).text(value)
+
+
+@pytest.mark.parametrize("value", [BIG_ENDIAN[:-1], BIG_ENDIAN + "AAAA", "AAAA", "ä" * 24, ""])
+def test_base64_of_another_length_is_rejected(value: str) -> None:
+    with pytest.raises(RecordError, match="vector of"):
+        Vectors(4, encoding="base64").text(value)
+
+
+def test_parameters_out_of_range_are_rejected() -> None:
+    for wrong in (
+        {"dimensions": 1}, {"dimensions": 4097}, {"cosine": 0.0}, {"cosine": 1.5}, {"rows": 31},
+        {"bands": 513}, {"encoding": "hex"}, {"fields": ("a", "b")},
+    ):  # fmt: skip
+        with pytest.raises(UsageError):
+            Vectors(**{"dimensions": 4, **wrong})  # type: ignore[arg-type]
+
+
+def test_texts_that_are_not_vectors_are_refused() -> None:
+    with pytest.raises(UsageError, match="compares vectors of 4 numbers: a list of numbers"):
+        sketch(["some text"], Scheme([Vectors(4)]))
+    # A document whose vector was removed has none.
+    assert sketch(["", TEXT], Scheme([Vectors(4)])).filled.tolist() == [False, True]
+
+
+def test_golden_tokens() -> None:
+    assert hyperplanes(3, 4, 1).ravel().tolist() == GOLDEN_PLANES
+    scheme = Scheme([Vectors(4, bands=4, rows=20)])
+    (fields,) = token_fields(sketch([TEXT], scheme), scheme)
+    assert fields["vectors"] == GOLDEN_TOKENS
+    assert scheme.id == GOLDEN_ID
+
+
+def test_hyperplanes_are_normal_and_do_not_depend_on_the_number_of_them() -> None:
+    planes = hyperplanes(64, 1000, 1)
+    np.testing.assert_array_equal(planes[:8, :10], hyperplanes(8, 10, 1))
+    scaled = planes / planes.std()
+    assert abs(scaled.mean()) < 0.02
+    assert (scaled**4).mean() == pytest.approx(3.0, abs=0.1)
+    # Two planes, and two numbers of a plane, are independent.
+    correlations = np.corrcoef(planes) - np.eye(64)
+    assert np.abs(correlations).max() < 0.16
+    assert np.abs(np.corrcoef(planes.T[:100]) - np.eye(100)).max() < 0.7
+    assert np.abs(planes).max() < 1 << 22
+
+
+@given(st.integers(2, 300), st.integers(0, 2**32), st.floats(1e-30, 1e30))
+def test_projections_are_exact_in_any_order(dimensions: int, seed: int, scale: float) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = (rng.standard_normal((5, dimensions)) * scale).astype(np.float32)
+    products = projections(vectors, 30, seed)
+    greatest = np.abs(vectors.astype(np.float64)).max(axis=1, keepdims=True)
+    whole = np.rint(vectors / greatest * 2.0**19).astype(np.int64)
+    planes = hyperplanes(dimensions, 30, seed).astype(np.int64)
+    # Python's numbers have any size.
+    exact = whole.astype(object) @ planes.astype(object)
+    assert products.tolist() == exact.tolist()
+    order = rng.permutation(dimensions)
+    assert (whole[:, order].astype(np.float64) @ planes[order].astype(np.float64) == exact).all()
+
+
+def test_the_tokens_of_a_vector_do_not_depend_on_its_length_or_on_other_vectors() -> None:
+    vectors = directions(20, 48, seed=1)
+    kind = Vectors(48)
+    together = sketch([written_vector(vector) for vector in vectors], Scheme([kind]))
+    for row, vector in enumerate(vectors):
+        text = written_vector(vector * np.float32(1024))
+        alone = sketch([text], Scheme([kind]))
+        assert (alone.values["vectors"][0] == together.values["vectors"][row]).all()
+
+
+@pytest.mark.parametrize(
+    ("cosine", "rows", "flips"),
+    [(0.95, 20, 0), (0.95, 20, 1), (0.95, 16, 4), (0.9, 12, 12), (0.5, 4, 2), (0.999, 30, 0)],
+)
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_pairs_at_a_cosine_share_bands_as_often_as_the_formula_says(
+    cosine: float, rows: int, flips: int, form: str
+) -> None:
+    count, bands = 1_000, 48
+    left, right = pairs_at(cosine, count, 64, seed=rows, is_sparse=form == "sparse")
+    values = probe_bands(projections(left, bands * rows, 1), bands, rows, flips)
+    stored = sign_bands(projections(right, bands * rows, 1), bands, rows)
+    share = (values == stored[:, :, None]).any(axis=2).mean()
+    chance = meeting(cosine, rows, flips)
+    deviation = math.sqrt(chance * (1 - chance) / (count * bands))
+    # Sparse pairs are few directions: 64 * 63 pairs of the same planes.
+    assert share == pytest.approx(chance, abs=5 * deviation + (0.03 if form == "sparse" else 0.004))
+
+
+def test_the_formula_without_flips_is_that_of_charikar() -> None:
+    same = 1 - math.acos(0.9) / math.pi
+    assert meeting(0.9, 12) == pytest.approx(same**12)
+    assert expected_recall(0.9, 10, 12) == pytest.approx(1 - (1 - same**12) ** 10)
+    assert [meeting(1.0, 12), meeting(-1.0, 12), meeting(0.0, 1)] == [1.0, 0.0, 0.5]
+    # Of one sign, both values are looked up.
+    assert meeting(0.3, 1, 1) == pytest.approx(1.0, abs=1e-4)
+    # All single flips are all values at one bit's distance.
+    assert meeting(0.8, 6, 6) == pytest.approx(
+        sum(math.comb(6, k) * s ** (6 - k) * (1 - s) ** k for s in [1 - math.acos(0.8) / math.pi]
+            for k in (0, 1)), abs=1e-4,
+    )  # fmt: skip
+    met = [meeting(0.9, 16, flips) for flips in range(5)]
+    assert met == sorted(met)
+    assert expected_recall(0.9, bands_needed(0.9, 0.999, 16), 16) >= 0.999
+
+
+def test_layouts_reach_the_recall_at_their_cosine() -> None:
+    for cosine in (0.5, 0.8, 0.9, 0.95, 0.98, 1.0):
+        kind = Vectors(16, cosine)
+        least = kind.least(Limits(), kind.bands)
+        assert (kind.recall(Limits(), kind.bands, least) or 0) >= 0.999
+        of_pairs = kind.for_texts(Limits())
+        without_flips = Limits(swaps=0)
+        least = of_pairs.least(without_flips, of_pairs.bands)
+        assert (of_pairs.recall(without_flips, of_pairs.bands, least) or 0) >= 0.999
+        assert Vectors.from_json(kind.to_json()) == kind
+    # A stored layout serves other cosines by flips.
+    kind = Vectors(16, 0.95)
+    far = Limits(cosine=0.9)
+    assert (kind.recall(far, kind.bands, kind.least(far, kind.bands)) or 0) >= 0.999
+    assert [name for name, _ in kind.costs(1e6)] == ["recall of queries"]
+    assert "16 numbers" in kind.describe()
+
+
+def test_a_threshold_of_words_is_no_cosine() -> None:
+    kind = Vectors(4)
+    kind.check(Limits())
+    kind.check(Limits(threshold=0.8, cosine=0.9))
+    with pytest.raises(UsageError, match="compares by cosine, so use a cosine"):
+        kind.check(Limits(threshold=0.95))
+    with pytest.raises(UsageError, match="the nearest documents; use a cosine"):
+        kind.check(Limits(threshold=None))
+
+
+def test_cosines_are_those_of_float64() -> None:
+    vectors = directions(30, 7, seed=3)
+    texts = [written_vector(vector * (row + 1)) for row, vector in enumerate(vectors)]
+    left, right = np.triu_indices(30, 1)
+    wide: np.ndarray[Any, np.dtype[np.float64]] = np.array(
+        [vector * np.float32(row + 1) for row, vector in enumerate(vectors)]
+    ).astype(np.float64)
+    norms = np.linalg.norm(wide, axis=1)
+    expected = (wide @ wide.T / np.outer(norms, norms))[left, right]
+    np.testing.assert_allclose(cosines(packed_vectors(texts), left, right), expected, atol=1e-12)
+
+
+def test_a_scaled_vector_is_at_cosine_1_and_a_missing_one_at_0() -> None:
+    vector: F32 = directions(1, 9, seed=4)[0]
+    texts = [written_vector(vector), written_vector(vector * np.float32(3)), "", TEXT]
+    packed = packed_vectors(texts)
+    left, right = np.array([0, 0, 2, 0]), np.array([1, 2, 2, 3])
+    assert cosines(packed, left, right).tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert cosines(packed_vectors([""]), np.array([0]), np.array([0])).tolist() == [0.0]
+    assert cosines(packed, np.array([], np.int64), np.array([], np.int64)).size == 0
