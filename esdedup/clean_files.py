@@ -102,6 +102,7 @@ def clean(
     distance: maximum Hamming distance in bits, for a sketch of fingerprints.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
+    cosine: minimum cosine, 0 to 1, for a sketch of vectors.
     within: fields that duplicates agree in, or windows of time, such as "date:3d".
     recall: fraction of similar pairs to find; None for 0.999, or that of the scheme.
     max_per_bucket: maximum number of comparisons of a document in a bucket.

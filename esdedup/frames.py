@@ -139,6 +139,7 @@ def dedup(
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
+    cosine: minimum cosine, 0 to 1, for a sketch of vectors.
     within: fields that duplicates agree in, or windows of time, such as "date:3d".
     method: "leader", or "components" to join all documents of a chain of similar ones.
     keep: the document that represents a group, such as "newest:published"; "first" is in the order
@@ -217,6 +218,7 @@ def pairs(
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
+    cosine: minimum cosine, 0 to 1, for a sketch of vectors.
     progress: as of `dedup`.
     within: fields that duplicates agree in, or windows of time, such as "date:3d".
 
@@ -280,6 +282,7 @@ def group(
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
+    cosine: minimum cosine, 0 to 1, for a sketch of vectors.
     within: fields that duplicates agree in, or windows of time, such as "date:3d".
     method: "leader", or "components" to join all documents of a chain of similar ones.
     keep: the document that represents a group, such as "newest:published"; "first" is in the order

@@ -336,6 +336,7 @@ class Index:
         recall: fraction of similar documents to find; 0.999 by default, or that of the scheme.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        cosine: minimum cosine, 0 to 1, for a sketch of vectors.
         within: fields that matches agree in with the document, or windows of time.
         """
         limits = from_settings(Limits, settings, limits, "query")
@@ -488,6 +489,7 @@ class Index:
         recall: fraction of similar documents to find; 0.999 by default, or that of the scheme.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        cosine: minimum cosine, 0 to 1, for a sketch of vectors.
         within: refused with UsageError; add the values that hits must have to `filters`.
         """
         limits = from_settings(Limits, settings, limits, "query")
@@ -530,6 +532,7 @@ class Index:
         recall: fraction of similar documents to find; 0.999 by default, or that of the scheme.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        cosine: minimum cosine, 0 to 1, for a sketch of vectors.
         within: refused with UsageError; add the values that hits must have to `filters`.
 
         Raises UsageError for hits without the fields that are compared.
@@ -560,6 +563,7 @@ class Index:
         max_per_bucket: maximum number of comparisons of a document in a bucket.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        cosine: minimum cosine, 0 to 1, for a sketch of vectors.
         within: fields that duplicates agree in, or windows of time, such as "date:3d".
         """
         limits = from_settings(Limits, settings, limits, "pairs")
@@ -587,6 +591,7 @@ class Index:
         max_per_bucket: maximum number of comparisons of a document in a bucket.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        cosine: minimum cosine, 0 to 1, for a sketch of vectors.
         within: fields that duplicates agree in, or windows of time, such as "date:3d".
         method: "leader", or "components" to join all documents of a chain of similar ones.
         keep: the document that represents a group, such as "newest:published"; "first" is by id.
@@ -625,6 +630,7 @@ class Index:
         max_per_bucket: maximum number of comparisons of a document in a bucket.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        cosine: minimum cosine, 0 to 1, for a sketch of vectors.
         within: fields that duplicates agree in, or windows of time, such as "date:3d".
         method: "leader", or "components" to join all documents of a chain of similar ones.
         keep: the document that represents a group, such as "newest:published"; "first" is by id.
@@ -697,6 +703,7 @@ class Index:
         max_per_bucket: maximum number of comparisons of a document in a bucket.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        cosine: minimum cosine, 0 to 1, for a sketch of vectors.
         within: fields that duplicates agree in, or windows of time, such as "date:3d".
         method: "leader", or "components" to join all documents of a chain of similar ones.
         keep: the document that represents a group, such as "newest:published"; "first" is by id.
@@ -831,6 +838,7 @@ class Index:
         max_per_bucket: maximum number of comparisons of a document in a bucket.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        cosine: minimum cosine, 0 to 1, for a sketch of vectors.
         within: fields that duplicates agree in, or windows of time, such as "date:3d".
         method: "leader", or "components" to join all documents of a chain of similar ones.
         keep: the document that represents a group, such as "newest:published"; "first" is by id.

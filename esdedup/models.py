@@ -152,6 +152,7 @@ class CandidateQuery:
     tokens; marks_in: that which holds the marks.
     least: number of groups to share, at least 1. stopped: number of groups that lack tokens, whose
     buckets are too large. leads: a group counts only with its first token. kept: return the tokens.
+    of_values: return fields that servers leave out of documents, such as vectors.
     text: whose tokens the index computes, in `field`; groups are empty then, one for each token.
     shingles: the number of those of the text. verify: from the sets of shingle hashes of
     candidates, return their nearness, a mask of those that may be in the answer, and how many
@@ -170,6 +171,7 @@ class CandidateQuery:
     marked: bool = False
     leads: bool = False
     kept: bool = False
+    of_values: bool = False
     marks_in: str = FIELD
     text: str | None = None
     shingles: int = 0

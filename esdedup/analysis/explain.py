@@ -3,7 +3,7 @@
 Tokens are computed again from both texts with the index's own scheme, whatever is stored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -15,11 +15,11 @@ from esdedup.exceptions import RecordError, StoreError, UsageError
 from esdedup.models import Document
 from esdedup.search.warnings import percent
 from esdedup.sketch.banding import MOST_SWAPS
-from esdedup.sketch.comparisons import JaccardSimilarity
+from esdedup.sketch.comparisons import JaccardSimilarity, TextComparison
 from esdedup.sketch.kinds.base import Sketch, ValueField
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import NO_TEXT, Sketches, sketch
+from esdedup.sketch.sketch import NO_TEXT, Sketches, operands_of, sketch
 from esdedup.sketch.tokens import encode
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_of
@@ -74,6 +74,7 @@ class ExplainedSketch:
     distance: number of differing bits, None by Jaccard similarity.
     always: distance up to which two documents share a token; None by Jaccard similarity.
     features: those that weigh most in the fingerprints; None if features have no weights.
+    cosine: of the vectors; None for another measure.
     """
 
     name: str
@@ -84,6 +85,7 @@ class ExplainedSketch:
     distance: int | None
     always: int | None
     features: WeighedFeatures | None = None
+    cosine: float | None = None
 
     def facts(self) -> list[tuple[str, str, str]]:
         """Return the figures in words: (name, value, remark)."""
@@ -91,6 +93,8 @@ class ExplainedSketch:
         if self.distance is not None:
             always = f"up to {self.always}, a token is always equal"
             facts.append((f"{self.name}: distance", f"{self.distance} bits", always))
+        if self.cosine is not None:
+            facts.append((f"{self.name}: cosine", f"{self.cosine:.3f}", ""))
         facts.append((f"{self.name}: equal tokens", f"{len(self.met)} of {self.tokens}", ""))
         if self.chance is not None:
             probed = f"{self.probed} of {self.tokens}"
@@ -117,7 +121,7 @@ class Explanation:
     left, right: the documents.
     shared: number of shingles in both texts.
     union: number of shingles in either text.
-    similarity: exact Jaccard similarity, 0 to 1.
+    similarity: exact Jaccard similarity, 0 to 1; of vectors, their cosine.
     duplicates: the normalised texts are equal.
     passage: words of the shortest passage, if these are marked, not shingles.
     sketches: of the scheme, in its order; empty if a text has no shingle and so no token.
@@ -224,11 +228,15 @@ def explain_pair(
             documents, marked_texts, sets.counts.tolist(), digests, strict=True
         )
     )
+    (first, *_), cosine = scheme.sketches, None
+    if first.reads_values and not first.measure.by_values:
+        similarity = cosine = _nearness(texts, scheme, first)
     shared = int(np.isin(sets[0], sets[1], assume_unique=True).sum())
     explained = [
         replace(
             _explain_sketch(sketch, sketches, similarity, limits, analyzed),
             features=weighed_features(texts, scheme, sketch) if sketch.feature_size else None,
+            cosine=cosine,
         )
         for sketch in (scheme.sketches if sketches.filled.all() else ())
     ]
@@ -247,6 +255,14 @@ def explain_pair(
         passage=passage or None,
         sketches=tuple(explained),
     )
+
+
+def _nearness(texts: Sequence[str], scheme: Scheme, sketch: Sketch) -> float:
+    """Return the nearness of two documents by the comparison of a sketch."""
+    comparison = sketch.comparison(Limits())
+    assert isinstance(comparison, TextComparison)
+    operands = operands_of(texts, scheme, comparison)
+    return float(comparison.nearness(operands, np.array([0]), np.array([1]))[0, 0])
 
 
 def _documents(store: Store, left: str, right: str) -> list[Document]:

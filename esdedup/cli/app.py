@@ -41,7 +41,7 @@ COMMANDS = {
             "similar",
             "Find the documents most similar to a text.",
             other_names=("find", "search"),
-            other_meanings=("bits",),
+            other_meanings=("bits", "vector"),
         ),
         "pairs": CommandEntry(
             "pairs",
@@ -118,7 +118,7 @@ COMMANDS = {
                 "share",
                 "mask",
             ),
-            refused=("bits", "passages"),
+            refused=("bits", "vectors", "passages"),
         ),
         "undo": CommandEntry(
             "dedup", "Restore what a run of esdedup dedup removed.", other_names=("restore",)
@@ -157,7 +157,7 @@ COMMANDS = {
         "query": CommandEntry(
             "similar",
             "Print the search for a text's candidates as JSON.",
-            other_meanings=("bits",),
+            other_meanings=("bits", "vector"),
             refused=("within",),
         ),
         "proxy": CommandEntry(

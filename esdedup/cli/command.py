@@ -59,7 +59,7 @@ FILE_VALUES = "esdedup.file_values"
 """The entry of a context that holds the values of its settings file, by setting."""
 _WHERE = "Index: -i NAME, and --db FILE or --url URL. See: esdedup help connection"
 _IN_FILE = "Settings in a file, esdedup.toml: see esdedup help settings"
-_SCHEME = {"scheme", "sketch", "bits", "passages"}
+_SCHEME = {"scheme", "sketch", "bits", "vectors", "passages"}
 """The options of schemes, which the help of each command lists that has them."""
 _REFUSED = "refused"
 """The panel of options that a command refuses, and never lists."""

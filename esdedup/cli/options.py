@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from esdedup import (
     Bits,
@@ -16,6 +17,7 @@ from esdedup import (
     Scheme,
     Server,
     UsageError,
+    Vectors,
     admin,
     open,
 )
@@ -34,6 +36,8 @@ from esdedup.cli.command import (
 from esdedup.exceptions import json_fault
 from esdedup.files import Merge
 
+_ValueSketch = TypeVar("_ValueSketch", Bits, Vectors)
+
 field = partial(
     setting,
     None,
@@ -47,6 +51,13 @@ bits = partial(
     "Fingerprints in a field, such as phash:64, or pdq:256:base64.",
     metavar="FIELD:BITS[:ENCODING]",
 )
+vectors = partial(
+    setting,
+    None,
+    "Vectors in a field, such as embedding:768, compared by cosine.",
+    metavar="FIELD:DIMENSIONS[:ENCODING]",
+    rare=True,
+)
 passages = partial(setting, False, "Passages too: the parts that texts share (--sketch passages).")
 server = partial(setting, False, "Let the index compute the tokens, whoever writes documents.")
 distance = partial(
@@ -59,6 +70,13 @@ delimiter = partial(
     metavar="CHARACTER",
     rare=True,
     show_default="a comma",
+)
+cosine = partial(
+    setting,
+    None,
+    "With --vectors: minimum cosine of similar documents.",
+    rare=True,
+    show_default="0.95",
 )
 against_field = partial(
     setting,
@@ -209,15 +227,17 @@ class SchemeOptions:
         None, "Scheme file, of esdedup scheme.", show_default="the index's, or the default one"
     )
     bits: str | None = bits()
+    vectors: str | None = vectors()
     passages: bool = passages()
 
     def scheme_and_fields(
-        self, distance: int | None = None, server: bool = False
+        self, distance: int | None = None, server: bool = False, cosine: float | None = None
     ) -> tuple[Scheme | None, list[str] | None]:
         """Return the scheme and the text fields, each None for those of the index.
 
-        Fingerprints alone are the text, and a further sketch if something else is named. distance:
-        as of `with_sketches`. server: the index computes the tokens.
+        Fingerprints or vectors alone are the text, and a further sketch if something else is named.
+        distance: the default one of fingerprints. server: the index computes the tokens. cosine:
+        the default one of vectors.
         """
         scheme = scheme_in(self.scheme)
         if server:
@@ -226,27 +246,40 @@ class SchemeOptions:
                     "--server can't be combined with --scheme: use esdedup scheme --server"
                 )
             scheme = Scheme([Server()])
-        if self.bits is None and not self.passages:
+        of_values = value_sketches(self.bits, distance, self.vectors, cosine)
+        if not of_values and not self.passages:
             return scheme, self.text_field
         is_of_text = self.passages or scheme is not None or self.text_field is not None
-        if self.bits is not None and not is_of_text:
-            field, sketch = bits_of(self.bits, distance)
+        if len(of_values) == 1 and not is_of_text:
+            ((field, sketch),) = of_values
             return Scheme([sketch]), [field]
-        scheme = with_sketches(scheme or Scheme(), self.passages, self.bits, distance)
-        return scheme, self.text_field
+        return with_sketches(scheme or Scheme(), self.passages, of_values), self.text_field
 
 
-def with_sketches(scheme: Scheme, passages: bool, bits: str | None, distance: int | None) -> Scheme:
-    """Return a scheme with the sketches of --passages and --bits.
-
-    distance: the default one of fingerprints.
-    """
+def with_sketches(
+    scheme: Scheme, passages: bool, of_values: Iterable[tuple[str, Bits | Vectors]]
+) -> Scheme:
+    """Return a scheme with the sketches of --passages, and with those of `value_sketches`."""
     if passages:
         scheme = scheme.plus(Passages())
-    if bits is not None:
-        field, sketch = bits_of(bits, distance)
+    for field, sketch in of_values:
         scheme = scheme.plus(replace(sketch, fields=(field,)))
     return scheme
+
+
+def value_sketches(
+    bits: str | None, distance: int | None, vectors: str | None, cosine: float | None
+) -> list[tuple[str, Bits | Vectors]]:
+    """Return the fields and the sketches that --bits and --vectors name.
+
+    distance: the default one of fingerprints. cosine: the default one of vectors.
+    """
+    of_values: list[tuple[str, Bits | Vectors]] = []
+    if bits is not None:
+        of_values.append(bits_of(bits, distance))
+    if vectors is not None:
+        of_values.append(vectors_of(vectors, cosine))
+    return of_values
 
 
 def bits_of(text: str, distance: int | None) -> tuple[str, Bits]:
@@ -266,10 +299,33 @@ def bits_of(text: str, distance: int | None) -> tuple[str, Bits]:
         )
     except UsageError as error:
         raise UsageError(f"--bits {text}: {error}") from error
+    return field, _named_by(field, sketch)
+
+
+def vectors_of(text: str, cosine: float | None) -> tuple[str, Vectors]:
+    """Return the field and the sketch that --vectors names. Raises UsageError."""
+    field, _, form = text.partition(":")
+    dimensions, _, encoding = form.partition(":")
+    if not field or not dimensions.isdecimal():
+        raise UsageError(
+            f"--vectors {text}: name the field and the number of dimensions, as in embedding:768"
+        )
+    try:
+        sketch = Vectors(
+            int(dimensions),
+            Vectors.cosine if cosine is None else cosine,
+            encoding or "list",  # type: ignore[arg-type]
+        )
+    except UsageError as error:
+        raise UsageError(f"--vectors {text}: {error}") from error
+    return field, _named_by(field, sketch)
+
+
+def _named_by(field: str, sketch: _ValueSketch) -> _ValueSketch:
+    """Return a sketch with the name of its field, unless no sketch can have that."""
     with suppress(UsageError):
-        # The field may have a name that no sketch can have.
-        sketch = replace(sketch, name=field.rpartition(".")[2])
-    return field, sketch
+        return replace(sketch, name=field.rpartition(".")[2])
+    return sketch
 
 
 def refuse(names: Iterable[str], reason: str, in_files: bool = False) -> None:

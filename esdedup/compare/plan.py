@@ -83,6 +83,9 @@ class Plan:
         require_scheme(scheme)
         scheme = scheme or Scheme.of_texts(limits)
         sketch = scheme.for_pairs(limits)
+        if sketch.reads_values:
+            # Its parameters describe the field. How many bands are compared is free.
+            sketch = sketch.for_texts(limits)
         sketching = scheme.only(sketch)
         meta = IndexMeta(sketching, tuple(text_fields))
         return _planned(meta, None if exact else sketch, limits, keep, sketching)

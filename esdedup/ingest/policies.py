@@ -32,6 +32,7 @@ class DuplicatePolicy:
     distance: maximum Hamming distance in bits, by default that which the scheme's segments
         guarantee by equality alone.
     within: fields that duplicates agree in, and windows of time.
+    cosine: minimum cosine of vectors, by default that of the scheme's sketch.
     Raises UsageError for values out of range.
     """
 
@@ -41,6 +42,7 @@ class DuplicatePolicy:
     sketch: str | None = None
     distance: int | None = None
     within: Within = Within()  # noqa: RUF009
+    cosine: float | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -52,7 +54,9 @@ class DuplicatePolicy:
     def limits(self) -> Limits:
         """Return the limits of the search in the store: one band, as within the batch."""
         most = self.candidates
-        return Limits(self.sketch, self.threshold, self.distance, most, most, least=1)
+        return Limits(
+            self.sketch, self.threshold, self.distance, most, most, cosine=self.cosine, least=1
+        )
 
     def warning(self, scheme: Scheme) -> str | None:
         """Return a warning if a scheme finds fewer duplicates than it should, else None."""

@@ -108,6 +108,7 @@ def _queries(
             marked=query.marked,
             leads=sketch is not None and sketch.leads,
             kept=sketch is not None and sketch.measure.by_values,
+            of_values=sketch is not None and sketch.reads_values,
             marks_in=meta.marks_field,
         )
         for groups_of_query, query in zip(groups, queries, strict=True)

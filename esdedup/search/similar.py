@@ -40,7 +40,7 @@ from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import NO_TEXT, known_operands, sketch, stored_values
-from esdedup.stores.base import QUERIES_AT_ONCE, Store
+from esdedup.stores.base import ALL_PATHS, QUERIES_AT_ONCE, Store
 from esdedup.stores.elastic.queries import candidates_body, unread_paths
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
@@ -448,7 +448,10 @@ def request_body(
     queries = candidate_queries(meta, level, sketches, [query])
     (candidate_query,) = without_stopped(meta, queries)
     body = {**candidates_body(with_least(candidate_query, level, limits), limits.candidates)}
-    body["_source"] = {"excludes": unread_paths([candidate_query], token_fields)}
+    excluded_paths = {"excludes": unread_paths([candidate_query], token_fields)}
+    # Servers leave out vectors unless a path names them.
+    included_paths = {"includes": ALL_PATHS} if level.reads_values else {}
+    body["_source"] = {**included_paths, **excluded_paths}
     if not sketches.filled[0] or not candidate_query.groups:
         body["query"] = {"match_none": {}}
     return body

@@ -114,6 +114,7 @@ def pairs(
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
+    cosine: minimum cosine, 0 to 1, for a sketch of vectors.
     within: fields that duplicates agree in, or windows of time, such as "date:3d".
 
     The table has the columns left, right (string), similarity (double), equal (boolean: the texts

@@ -376,6 +376,15 @@ def analysis_of(meta: IndexMeta) -> NewMapping:
     return analysis
 
 
+def holds_vectors(meta: IndexMeta) -> bool:
+    """Return whether a field of documents holds vectors that are compared."""
+    return any(
+        sketch.reads_values and not sketch.measure.by_values
+        for part in meta.sketched
+        for sketch in part.scheme.sketches
+    )
+
+
 def uncomputed(meta: IndexMeta, mapping: IndexMapping) -> list[str]:
     """Return the text fields that an index should compute tokens of, and does not.
 

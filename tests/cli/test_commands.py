@@ -154,7 +154,10 @@ USAGE = [
     (["index", "articles.jsonl", "--scheme", "absent.json"], "scheme file absent.json"),
     (["index"], "Missing argument"),
     (["group", "--work", ""], "--work is empty"),
-    (["similar", "--text", "x", "--id", "a"], "one of --text, --file, --id, --bits and --batch"),
+    (
+        ["similar", "--text", "x", "--id", "a"],
+        "one of --text, --file, --id, --bits, --vector and --batch",
+    ),
     (["similar", "--text", "x", "-t", "1.5"], "threshold 1.5"),
     (["similar", "--text", "x", "--sketch", "simhash", "-t", "0.5"], "--threshold can't be"),
     (

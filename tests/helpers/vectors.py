@@ -35,3 +35,18 @@ def pairs_at(
         across /= np.linalg.norm(across, axis=1, keepdims=True)
     right = cosine * left + math.sqrt(1 - cosine * cosine) * across
     return left.astype(np.float32), right.astype(np.float32)
+
+
+def clustered(count: int, dimensions: int, seed: int) -> F32:
+    """Return vectors in clusters of some random directions, at cosines of 0.9 to 1 to these."""
+    rng = np.random.default_rng([seed, 2])
+    centres = directions(max(1, count // 8), dimensions, seed).astype(np.float64)
+    centre = centres[rng.integers(0, len(centres), count)]
+    across = rng.standard_normal((count, dimensions))
+    across -= (centre * across).sum(axis=1, keepdims=True) * centre
+    across /= np.linalg.norm(across, axis=1, keepdims=True)
+    cosine = rng.uniform(0.9, 1.0, count)[:, None]
+    vectors = cosine * centre + np.sqrt(1 - cosine * cosine) * across
+    lengths = rng.uniform(0.1, 10.0, count)[:, None]
+    scaled: F32 = (vectors * lengths).astype(np.float32)
+    return scaled

@@ -28,6 +28,7 @@ def attach_command(
     sketching: SchemeOptions,
     field: str | None = options.field(),
     distance: int | None = options.distance(),
+    cosine: float | None = options.cosine(),
     server: bool = options.server(),
     external_versions: bool | None = _external_versions(),
     dry_run: bool = options.dry_run(),
@@ -42,7 +43,7 @@ def attach_command(
     Nothing else in the mapping changes, and no document. With --server, each index is closed for a
     moment, after asking: only then do servers take new analyzers.
     """
-    scheme, text_field = sketching.scheme_and_fields(distance, server)
+    scheme, text_field = sketching.scheme_and_fields(distance, server, cosine)
     with target.connected() as cluster:
         plan = admin.plan_attach(
             cluster, target.index, scheme, text_field, field, external_versions
@@ -131,6 +132,7 @@ def template_command(
     sketching: SchemeOptions,
     field: str | None = options.field(),
     distance: int | None = options.distance(),
+    cosine: float | None = options.cosine(),
     server: bool = options.server(),
     external_versions: bool | None = _external_versions(),
     install: bool = setting(False, "Install it, and do not only show it."),
@@ -142,7 +144,7 @@ def template_command(
     It is a component template. Your own index templates do not change: name it in their
     composed_of. Before the first index exists, --text-field and --scheme describe it.
     """
-    scheme, text_field = sketching.scheme_and_fields(distance, server)
+    scheme, text_field = sketching.scheme_and_fields(distance, server, cosine)
     with target.connected() as cluster:
         plan = admin.plan_next(cluster, target.index, scheme, text_field, field, external_versions)
         template = admin.plan_template(cluster, plan)

@@ -66,6 +66,7 @@ def switch_command(
     target: ClusterTarget,
     sketching: SchemeOptions,
     distance: int | None = options.distance(),
+    cosine: float | None = options.cosine(),
     workers: int = options.workers(),
     max_rate: float | None = options.max_rate(),
     as_json: bool = options.as_json(),
@@ -78,7 +79,7 @@ def switch_command(
     same command again to resume an interrupted run.
     """
     effort = admin.Effort(workers, max_rate)
-    scheme, text_field = sketching.scheme_and_fields(distance)
+    scheme, text_field = sketching.scheme_and_fields(distance, cosine=cosine)
     with target.connected() as cluster, dead_letters(None, target.index) as letters:
         plan = admin.plan_switch(cluster, target.index, scheme, text_field)
         if plan.stage == "done":

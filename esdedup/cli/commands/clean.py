@@ -126,7 +126,9 @@ def clean_command(
     if cleaning.unit != "span":
         options.refuse(["max_repeats", "cut", "drop_over"], "requires --unit span")
     outputs.check()
-    scheme, text_field = of_files.scheme_and_fields(grouping.limits.distance)
+    scheme, text_field = of_files.scheme_and_fields(
+        grouping.limits.distance, cosine=grouping.limits.cosine
+    )
     paths = of_files.named(files)
     letters = outputs.dead_letters("clean", of_files.dead_letter, paths)
     with letters, ExitStack() as opened, output.Progress() as progress, outputs.resumable():
@@ -250,7 +252,7 @@ def decontaminate_command(
 
     Without FILES, the documents of an index that hold an item are shown, or removed (--apply).
     """
-    refuse(["bits", "passages"], "can't be combined with decontaminate")
+    refuse(["bits", "vectors", "passages"], "can't be combined with decontaminate")
     if not against:
         raise UsageError("decontaminate requires --against: the files of the items")
     if not files:

@@ -38,6 +38,9 @@ def index_command(
     distance: int | None = setting(
         None, "Maximum Hamming distance in bits, of fingerprints.", "-d"
     ),
+    cosine: float | None = setting(
+        None, "Minimum cosine of vectors.", rare=True, show_default="0.95"
+    ),
     within: list[str] | None = setting(
         None,
         "Duplicates have equal values of FIELD, or times that near; repeatable.",
@@ -60,13 +63,17 @@ def index_command(
     """
     if on_duplicate == "keep":
         acting = "requires --on-duplicate mark, skip, fail or group"
-        refuse(["sketch", "threshold", "within", *["distance"] * (plan.bits is None)], acting)
+        refuse(["sketch", "threshold", "within"], acting)
+        # These are also parameters of the sketches.
+        refuse([*["distance"] * (plan.bits is None), *["cosine"] * (plan.vectors is None)], acting)
     if fast_load and on_duplicate != "keep":
         raise UsageError("--fast-load can't be combined with --on-duplicate: searches see nothing")
     files = plan.named(files, column or ())
-    policy = DuplicatePolicy(on_duplicate, threshold, sketch=sketch, distance=distance)
+    policy = DuplicatePolicy(
+        on_duplicate, threshold, sketch=sketch, distance=distance, cosine=cosine
+    )
     policy = policy.limited_to(within or ())
-    scheme, text_field = plan.scheme_and_fields(distance, server)
+    scheme, text_field = plan.scheme_and_fields(distance, server, cosine)
     last, ids = IngestReport(), RepeatedIds()
     with (
         target.open(scheme, text_field) as opened,

@@ -143,7 +143,7 @@ def _in_files(
     show: Callable[[SimilarPairs, TextsOf], None],
 ) -> None:
     """Show the pairs of files. The exit status is 1 if records were skipped."""
-    scheme, text_field = of_files.scheme_and_fields(limits.distance)
+    scheme, text_field = of_files.scheme_and_fields(limits.distance, cosine=limits.cosine)
     with dead_letter as letters, ExitStack() as opened:
         against = sets.against or []
         with output.Progress("Sketching", total_bytes([*files, *against])) as progress:

@@ -9,7 +9,7 @@ from esdedup import Scheme, Server, Shingling, Signature, SimHash, UsageError, W
 from esdedup.cli import options
 from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS
-from esdedup.cli.options import Target, as_json, refuse, scheme_in, with_sketches
+from esdedup.cli.options import Target, as_json, refuse, scheme_in, value_sketches, with_sketches
 from esdedup.cli.output import (
     Kind,
     Progress,
@@ -55,6 +55,8 @@ def scheme_command(
     ),
     bits: str | None = options.bits(),
     distance: int | None = options.distance(),
+    vectors: str | None = options.vectors(),
+    cosine: float | None = options.cosine(),
     passages: bool = options.passages(),
     server: bool = options.server(),
     weights: Path | None = setting(
@@ -126,14 +128,15 @@ def scheme_command(
         server or not any(isinstance(kind, SimHash) for kind in base.sketches)
     ):
         raise UsageError("--weights is for SimHash, which the scheme lacks")
+    of_values = value_sketches(bits, distance, vectors, cosine)
     if server:
         of_server = replace(base, sketches=[Server.for_threshold(threshold, recall)])
-        of_server = with_sketches(of_server, passages, bits, distance)
+        of_server = with_sketches(of_server, passages, of_values)
         design = admin.SchemeDesign.of_server(of_server, threshold, recall, documents)
     else:
         table = None if weights is None else Weights.read(weights)
         base = _with_words(base, shingle, signature, table)
-        base = with_sketches(base, passages, bits, distance)
+        base = with_sketches(base, passages, of_values)
         design = admin.design_scheme(base, threshold, recall, documents, drawn)
     if output is not None:
         page = json_line(design.scheme.to_json())

@@ -35,6 +35,9 @@ class SearchOptions:
     )
     id: str | None = setting(None, "The id of an indexed document.", metavar="ID")
     bits: str | None = setting(None, "A fingerprint, as the field of --sketch holds it.")
+    vector: str | None = setting(
+        None, "A vector, as the field of --sketch holds it, or JSON.", rare=True
+    )
     nearest: bool = setting(False, "Find the k nearest documents: no threshold.")
     filter: list[str] | None = setting(
         None, "A query that matches must meet too; may be repeated.", metavar="JSON"
@@ -47,7 +50,8 @@ class SearchOptions:
 
         other_texts: values of a command's further options that name what to search for.
         """
-        texts = {"text": self.text, "file": self.file, "id": self.id, "bits": self.bits}
+        texts = {"text": self.text, "file": self.file, "id": self.id}
+        texts |= {"bits": self.bits, "vector": self.vector}
         texts |= other_texts
         if sum(value is not None for value in texts.values()) != 1:
             *names, last = (f"--{name}" for name in texts)
@@ -57,21 +61,29 @@ class SearchOptions:
         return replace(limits, threshold=None) if self.nearest else limits
 
     def chosen(self, index: Index, limits: Limits) -> Limits:
-        """Return the limits, with the sketch of fingerprints for --bits."""
-        if self.bits is None or limits.sketch is not None:
+        """Return the limits, with the sketch of fingerprints, or of vectors, that is searched."""
+        if (self.bits is None and self.vector is None) or limits.sketch is not None:
             return limits
-        names = [kind.name for kind in index.scheme.sketches if kind.reads_values]
+        option, limit, values = "--bits", "distance", "fingerprints"
+        if self.vector is not None:
+            option, limit, values = "--vector", "cosine", "vectors"
+        names = [
+            kind.name
+            for kind in index.scheme.sketches
+            if kind.reads_values and kind.measure.limit == limit
+        ]
         if len(names) != 1:
             advice = f"name one by --sketch: {', '.join(names)}" if names else "use --text"
-            raise UsageError(f"--bits: the index has {len(names)} fields of fingerprints: {advice}")
+            raise UsageError(f"{option}: the index has {len(names)} fields of {values}: {advice}")
         return replace(limits, sketch=names[0])
 
     def query(self, index: Index, limits: Limits) -> Query:
-        """Return the query by the text, the file, the fingerprint or the id."""
-        for option, value in (("--text", self.text), ("--id", self.id), ("--bits", self.bits)):
+        """Return the query by the text, the file, the fingerprint, the vector or the id."""
+        texts = {"--text": self.text, "--id": self.id, "--bits": self.bits}
+        for option, value in {**texts, "--vector": self.vector}.items():
             if value is not None and value.encode(errors="ignore").decode() != value:
                 raise UsageError(f"{option}: not of the locale's encoding: set LC_ALL=C.UTF-8")
-        text = self.text or self.bits
+        text = self.text or self.bits or self.vector
         if self.file is not None:
             text = index.text_in_file(self.file, self.encoding)
         return index.query(text, self.id, self.filters(), limits.sketch, limits.within)
@@ -106,8 +118,8 @@ def similar_command(
 
     Example: esdedup similar -i news --text "The council met on Monday"
 
-    Name the text, a file that holds it, a fingerprint (--bits), the id of a document, or many texts
-    (--batch).
+    Name the text, a file that holds it, a fingerprint (--bits), a vector (--vector), the id of a
+    document, or many texts (--batch).
     """
     limits = search.limits(limits, {"batch": batch})
     if batch is None and delimiter is not None:

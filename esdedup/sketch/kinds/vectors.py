@@ -199,10 +199,11 @@ class Vectors(Sketch):
         return replace(limits, cosine=self._least_cosine(limits))
 
     def least(self, limits: Limits, groups: int, similarity: float | None = None) -> int:
-        if limits.least is not None:
-            return limits.least
         cosine = self._least_cosine(limits) if similarity is None else similarity
-        return least_bands(cosine, limits.wanted_recall, groups, self.rows, self._flips(limits))
+        flips = self._flips(limits)
+        required = least_bands(cosine, limits.wanted_recall, groups, self.rows, flips)
+        # One band is shared with too many documents that are far from the cosine.
+        return max(required, limits.least or 1)
 
     def recall(
         self, limits: Limits, groups: int, least: int, similarity: float | None = None

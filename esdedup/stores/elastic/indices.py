@@ -226,10 +226,13 @@ def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, IndexMappin
                 f"index {index!r}: {why}, so that documents can't be read whole, and could not be"
                 " put back as they were"
             )
-        hidden |= settings.get(_SETTINGS[0]) == "true" and any(
-            kind in _VECTORS for kind in types_of(mapping)
-        )
+        hidden |= settings.get(_SETTINGS[0]) == "true" and maps_vectors(mapping)
     return {"exclude_vectors": False} if hidden else True
+
+
+def maps_vectors(mapping: IndexMapping) -> bool:
+    """Return whether a field is of a type that Elasticsearch leaves out of documents."""
+    return any(kind in _VECTORS for kind in types_of(mapping))
 
 
 def source_limits(mapping: IndexMapping, mode: str) -> tuple[bool, list[str]]:
@@ -349,6 +352,34 @@ def put_fields(
         if _NEEDS_DOC_VALUES not in str(error):
             raise
         put(index_mapping(meta, mapping, doc_values=True))
+
+
+def create(
+    cluster: Cluster,
+    path: str,
+    body: IndexMapping,
+    settings: Mapping[str, object],
+    with_vectors: bool,
+) -> None:
+    """Create an index.
+
+    with_vectors: its documents hold vectors, to be returned as they came. Elasticsearch leaves them
+    out of `_source` since 9.2, and rounds them when it restores them, unless their length is 1.
+    """
+
+    def put(settings: Mapping[str, object]) -> None:
+        cluster.ask("PUT", path, {"settings": settings, **body} if settings else body)
+
+    if not with_vectors or cluster.is_opensearch:
+        put(settings)
+        return
+    try:
+        put({**settings, _SETTINGS[0]: False})
+    except StoreError as error:
+        # Earlier versions have no such setting, and keep vectors.
+        if _SETTINGS[0] not in str(error):
+            raise
+        put(settings)
 
 
 def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, IndexMeta]]) -> None:

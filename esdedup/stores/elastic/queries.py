@@ -29,6 +29,7 @@ from esdedup.models import (
     StoredDocument,
     natural,
 )
+from esdedup.stores.base import ALL_PATHS
 from esdedup.stores.elastic.bodies import Body, Hit, Query, SourceFilter
 from esdedup.stores.elastic.raw import RAW
 from esdedup.stores.fields import text_at
@@ -115,12 +116,14 @@ def candidates_body(
         excluded.append({"exists": {"field": f"{query.marks_in}.original"}})
     if excluded:
         condition["must_not"] = excluded
-    return {
+    body = {
         "query": {"bool": condition},
         "size": limit,
         # Enough to detect truncation, without counting all hits.
         "track_total_hits": limit,
     }
+    # Since 9.2 Elasticsearch leaves vectors out of documents, unless a path names them.
+    return {**body, "_source": ALL_PATHS} if query.of_values else body
 
 
 def _any_of(field: str, values: Sequence[str], most_terms: int) -> Query:

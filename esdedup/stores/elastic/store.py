@@ -77,6 +77,7 @@ from esdedup.stores.mapping import (
     IndexMeta,
     analysis_of,
     common_meta,
+    holds_vectors,
     meta_of,
     require_attached,
     unattached,
@@ -117,6 +118,8 @@ class ClusterStore:
         self._indices: frozenset[str] = frozenset()
         # Those without our fields, when `meta` last read them.
         self._unattached: Unattached | None = None
+        # Whether a field of these holds vectors; None if a write may have mapped one since.
+        self._maps_vectors: bool | None = None
         # The ids that this store changed, and that searches may not see so; None for any.
         self._unseen: set[str] | None = None
         # The most hits that the index returns at once, once it has refused more.
@@ -151,11 +154,11 @@ class ClusterStore:
         if mappings is None:
             dynamic = {} if mapped else {"dynamic": False}
             analysis = analysis_of(meta)
-            settings = {"settings": {"analysis": analysis}} if analysis else {}
+            settings = {"analysis": analysis} if analysis else {}
 
             def put(mapping: IndexMapping) -> None:
-                body = {**settings, "mappings": {**dynamic, **mapping}}
-                self.cluster.ask("PUT", self._path, body)
+                body = {"mappings": {**dynamic, **mapping}}
+                indices.create(self.cluster, self._path, body, settings, holds_vectors(meta))
 
             try:
                 indices.put_fields(put, meta)
@@ -252,8 +255,12 @@ class ClusterStore:
         if paths is not None:
             documents = self._read(ids, paths, refreshed=False)
             return [document.document for document in documents]
-        # For each document, the servers would compile the paths to leave out.
-        documents = self._read(ids, True, refreshed=False)
+        if self._maps_vectors is None:
+            self._mappings()
+        # For each document, the servers would compile the paths to leave out. Without any path,
+        # Elasticsearch leaves out vectors since 9.2.
+        fields: SourceFilter = ALL_PATHS if self._maps_vectors else True
+        documents = self._read(ids, fields, refreshed=False)
         return [Document(document.id, without_tokens(document.source)) for document in documents]
 
     def hold(
@@ -614,6 +621,7 @@ class ClusterStore:
         self._last_change, unseen = object(), self._unseen
         if changed is None:
             self._unseen = None
+            self._maps_vectors = self._maps_vectors or None
         elif unseen is not None:
             unseen.update(changed)
 
@@ -668,6 +676,8 @@ class ClusterStore:
             described["mappings"].get("_routing", {}).get("required", False)
             for described in answer.values()
         )
+        mappings = (described["mappings"] for described in answer.values())
+        self._maps_vectors = any(map(indices.maps_vectors, mappings))
         return {index: described["mappings"] for index, described in answer.items()}
 
     def _is_behind(self, name: str, index: str) -> bool:

@@ -1,0 +1,332 @@
+"""Vectors in a field of documents, alone and beside texts, in all stores and commands."""
+
+import base64
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import esdedup
+from esdedup import MinHash, Scheme, Vectors
+from esdedup.exceptions import RecordError
+from esdedup.sketch.vectors import F32
+from tests.helpers.commands import call, esdedup_command, fill, run_command, words, write_lines
+from tests.helpers.places import Place, clusters
+from tests.helpers.vectors import clustered, directions
+
+SIZE = 160
+"""Of as many dimensions, servers make a field of vectors of an unmapped one."""
+BESIDE = Scheme([MinHash(), Vectors(SIZE, name="embedding", fields=["embedding"])])
+COSINES = {"near00": 0.999, "near01": 0.98, "near02": 0.96, "near03": 0.93, "near04": 0.85}
+
+
+def vectors() -> dict[str, F32]:
+    """Return 30 random directions, and some at each of `COSINES` of one of them."""
+    axes = directions(30, SIZE, seed=7).astype(np.float64)
+    vector_of = {f"r{row:02}": axis for row, axis in enumerate(axes)}
+    original = vector_of["r07"]
+    for row, (id, cosine) in enumerate(COSINES.items()):
+        across = axes[20 + row] - (axes[20 + row] @ original) * original
+        across /= np.linalg.norm(across)
+        vector_of[id] = cosine * original + math.sqrt(1 - cosine * cosine) * across
+    # As long as it may be: lengths do not count.
+    vector_of["near01"] = vector_of["near01"] * 40
+    return {id: vector.astype(np.float32) for id, vector in vector_of.items()}
+
+
+VECTORS = vectors()
+
+
+def numbers(id: str) -> list[float]:
+    return [float(number) for number in VECTORS[id]]
+
+
+def records(field: str = "embedding") -> list[dict[str, Any]]:
+    return [{"id": id, field: numbers(id)} for id in VECTORS]
+
+
+def cosine(left: str, right: str) -> float:
+    wide_left, wide_right = (VECTORS[id].astype(np.float64) for id in (left, right))
+    lengths = np.linalg.norm(wide_left) * np.linalg.norm(wide_right)
+    return float(wide_left @ wide_right / lengths)
+
+
+def similar_to(id: str, least: float) -> dict[str, float]:
+    cosines = {other: cosine(id, other) for other in VECTORS if other != id}
+    return {other: value for other, value in cosines.items() if value >= least}
+
+
+def pairs_within(least: float) -> dict[tuple[str, str], float]:
+    return {
+        (min(left, right), max(left, right)): value
+        for left in VECTORS
+        for right, value in similar_to(left, least).items()
+    }
+
+
+def near(result: esdedup.results.Result) -> dict[str, float | None]:
+    return {match.id: match.similarity for match in result}
+
+
+def values_of(pairs: esdedup.results.SimilarPairs) -> dict[tuple[str, str], float | None]:
+    return {(min(pair.left, pair.right), max(pair.left, pair.right)): pair.similarity
+            for pair in pairs}  # fmt: skip
+
+
+@pytest.mark.on_every_server
+def test_all_within_the_cosine_are_found(place: Place, folder: Path) -> None:
+    scheme = Scheme([Vectors(SIZE, 0.9)])
+    with esdedup.open(place.target, place.index, scheme=scheme, text_field="embedding") as index:
+        index.add(records())
+        for least in (0.8, 0.9, 0.95, 0.97):
+            expected = similar_to("r07", least)
+            for query in (json.dumps(numbers("r07")), str(numbers("r07"))):
+                result = index.similar(query, cosine=least, k=100)
+                assert near(result) == pytest.approx({"r07": 1.0, **expected})
+            assert near(index.similar(id="r07", cosine=least)) == pytest.approx(expected)
+            pairs = index.pairs(cosine=least)
+            assert values_of(pairs) == pytest.approx(pairs_within(least))
+            assert pairs.recall is not None
+            assert pairs.recall >= 0.999
+        assert near(index.similar(id="r07")) == pytest.approx(similar_to("r07", 0.9))
+        with pytest.raises(esdedup.UsageError, match="a vector of 2 numbers, where the sketch"):
+            index.similar("[1, 2]")
+        with pytest.raises(esdedup.UsageError, match="compares by cosine, so use a cosine"):
+            index.similar(id="r07", threshold=0.9)
+        with pytest.raises(RecordError, match="the field 'embedding': a vector of zeros"):
+            index.add([{"id": "zero", "embedding": [0.0] * SIZE}])
+        log = folder / "log.jsonl.zst"
+        removed = index.dedup("delete", cosine=0.97, apply=True, log=log)
+        assert removed.report is not None
+        assert removed.report.done == 2
+        query = str(numbers("r07"))
+        assert near(index.similar(query, cosine=0.95)).keys() == {"near00", "near02"}
+        index.undo(log)
+        assert near(index.similar(id="r07", cosine=0.95)) == pytest.approx(similar_to("r07", 0.95))
+
+
+@pytest.fixture
+def beside(place: Place) -> Iterator[esdedup.Index]:
+    with esdedup.open(place.target, place.index, scheme=BESIDE, text_field="body") as opened:
+        yield opened
+
+
+def whole(index: esdedup.Index) -> dict[str, dict[str, Any]]:
+    """Return the stored documents without our fields, with their vectors as float32."""
+    documents = index.store.get([*VECTORS, "bare"])
+    sources = {document.id: dict(document.source) for document in documents}
+    for source in sources.values():
+        for name in [name for name in source if name.startswith("esdedup")]:
+            del source[name]
+        vector = source.get("embedding")
+        if vector is not None:
+            # Elasticsearch keeps a vector scaled to length 1, and its length.
+            rounded = np.round(np.array(vector, np.float64) / np.linalg.norm(vector), 6)
+            source["embedding"] = rounded.tolist()
+    return sources
+
+
+@pytest.mark.on_every_server
+def test_no_change_of_a_document_loses_its_vector(
+    place: Place, beside: esdedup.Index, folder: Path
+) -> None:
+    documents = [
+        {"id": id, "body": words(row // 2, 30), "embedding": numbers(id)}
+        for row, id in enumerate(VECTORS)
+    ]
+    beside.add([*documents, {"id": "bare", "body": words(1_000)}])
+    before = whole(beside)
+    assert all("embedding" in source for id, source in before.items() if id != "bare")
+    # Words and vectors of one document are compared apart.
+    assert len(beside.pairs()) == 17
+    expected = similar_to("r07", 0.95)
+    assert near(beside.similar(id="r07", sketch="embedding")) == pytest.approx(expected)
+    groups = beside.group(sketch="embedding", cosine=0.95).groups
+    (group,) = groups
+    assert {member.id for member in group.members} | {group.representative} == {"r07", *expected}
+    assert whole(beside) == before
+    to_place = {"delete": None, "move": f"{place.index}-moved"}
+    for action, to in to_place.items():
+        log = folder / f"{action}.jsonl.zst"
+        done = beside.dedup(action, to=to, sketch="embedding", cosine=0.95, apply=True, log=log)  # type: ignore[arg-type]
+        assert done.report is not None
+        assert done.report.done == 3
+        assert whole(beside).keys() == before.keys() - {"near01", "near02", "r07"}
+        beside.undo(log)
+        assert whole(beside) == before
+    assert near(beside.similar(id="r07", sketch="embedding")) == pytest.approx(expected)
+    beside.update([{"id": "bare", "embedding": numbers("r07")}])
+    (match,) = beside.similar(id="bare", sketch="embedding", cosine=1.0)
+    assert (match.id, match.similarity) == ("r07", 1.0)
+
+
+@pytest.mark.on_every_server
+@pytest.mark.parametrize("batches", [1, 2], ids=["in one batch", "after another"])
+def test_documents_that_arrive_are_marked(place: Place, batches: int) -> None:
+    documents = [{"id": id, "embedding": numbers(id)} for id in ("r07", "near00", "near04", "r08")]
+    scheme = Scheme([Vectors(SIZE)])
+    with esdedup.open(place.target, place.index, scheme=scheme, text_field="embedding") as index:
+        for start in range(0, 4, 4 // batches):
+            arriving = documents[start : start + 4 // batches]
+            index.add(arriving if batches == 1 else arriving[:1], on_duplicate="mark")
+            if batches == 2:
+                index.add(arriving[1:], on_duplicate="mark")
+        marks = {
+            id: document.source["esdedup"].get("original")
+            for id in ("r07", "near00", "near04", "r08")
+            if (document := index.get(id)) is not None
+        }
+        assert marks == {"r07": None, "near00": "r07", "near04": None, "r08": None}
+
+
+def test_wrong_vectors_go_to_the_dead_letter(folder: Path) -> None:
+    lines: list[Any] = records()
+    lines[3]["embedding"] = lines[3]["embedding"][:-1]
+    lines[4]["embedding"] = None
+    lines[5]["embedding"] = [0] * SIZE
+    lines[6]["embedding"] = "text"
+    lines[8]["embedding"][0] = 1e300
+    del lines[9]["embedding"]
+    write_lines(folder / "d.jsonl", lines)
+    options = ["d.jsonl", "--vectors", f"embedding:{SIZE}", "--cosine", "0.9"]
+    indexed = run_command("index", *options, "--db", "x.db", "-i", "d")
+    assert (indexed.status, indexed.json[0]["created"], indexed.json[0]["failed"]) == (1, 29, 6)
+    assert f"d.jsonl:4: the field 'embedding': a vector of {SIZE - 1} numbers" in indexed.err
+    letters = (folder / "d.dead-letter.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(letter)["line"] for letter in letters] == [4, 5, 6, 7, 9, 10]
+    at = ["--db", "x.db", "-i", "d"]
+    query = json.dumps(numbers("r07"))
+    result = run_command("similar", *at, "--vector", query, "-k", "100").json[0]
+    assert {match["id"]: match["similarity"] for match in result["matches"]} == pytest.approx(
+        {"r07": 1.0, **similar_to("r07", 0.9)}
+    )
+    of_index, of_files = run_command("pairs", *at), run_command("pairs", *options)
+    assert of_files.status == 1
+    for ran in (of_index, of_files):
+        values = {(pair["left"], pair["right"]): pair["similarity"] for pair in ran.json}
+        assert {(min(ids), max(ids)): value for ids, value in values.items()} == pytest.approx(
+            pairs_within(0.9)
+        )
+    cleaned = run_command("clean", *options, "--output", "out")
+    assert cleaned.status == 1
+    kept = {json.loads(line)["id"] for line in (folder / "out/d.jsonl").read_text().splitlines()}
+    assert kept & {"near00", "near01", "near02", "near03"} == set()
+    assert {"r07", "r29", "near04"} <= kept
+    for wrong, message in (
+        (["similar", *at, "--vector", "[1]"], "a vector of 1 numbers"),
+        (["similar", *at, "--vector", query, "-t", "0.8"], "compares by cosine: use --cosine"),
+        (["similar", *at, "--bits", "ff"], "the index has 0 fields of fingerprints"),
+        (["index", "d.jsonl", "--vectors", "embedding"], "and the number of dimensions"),
+        (["index", "d.jsonl", "--vectors", "embedding:1"], "dimensions 1: use 2 to 4,096"),
+        (["index", "d.jsonl", "--vectors", "embedding:9", "--cosine", "2"], "cosine 2.0"),
+        (["decontaminate", "d.jsonl", "--vectors", "embedding:9"], "can't be combined with"),
+    ):
+        ran = run_command(*wrong)
+        assert ran.status == 2
+        assert message in ran.err
+
+
+@clusters
+def test_vectors_are_added_to_an_index_in_use(place: Place, folder: Path) -> None:
+    url, name = str(place.target), place.index
+    is_opensearch = "lucene" not in url and "opensearch" in str(place.index)
+    field = {} if is_opensearch else {"embedding": {"type": "dense_vector", "dims": SIZE}}
+    body: dict[str, Any] = {"settings": {"number_of_replicas": 0}}
+    try:
+        call(url, "PUT", f"/{name}", {**body, "mappings": {"properties": field}})
+    except AssertionError:
+        # Its vectors are of a plugin that the server lacks: a list of numbers.
+        call(url, "PUT", f"/{name}", body)
+    fill(url, name, {id: {"title": id, "embedding": numbers(id)} for id in VECTORS})
+    at = ("--index", name)
+    attached = esdedup_command(url, "attach", *at, "--vectors", f"embedding:{SIZE}")
+    assert attached.status == 0, attached.err
+    filled = esdedup_command(url, "backfill", *at)
+    assert (filled.status, filled.json[0]["written"], filled.json[0]["failed"]) == (0, 35, 0)
+    assert esdedup_command(url, "check", *at).status == 0
+    query = json.dumps(numbers("r07"))
+    result = esdedup_command(url, "similar", *at, "--vector", query).json[0]
+    assert {match["id"]: match["similarity"] for match in result["matches"]} == pytest.approx(
+        {"r07": 1.0, **similar_to("r07", 0.95)}
+    )
+    # Another client changes a document.
+    changed = {"doc": {"embedding": numbers("r08")}}
+    call(url, "POST", f"/{name}/_update/near01?refresh=true", changed)
+    assert esdedup_command(url, "check", *at).json[0]["stale"]["count"] == 1
+    assert esdedup_command(url, "backfill", *at, "--stale").json[0]["written"] == 1
+    with esdedup.open(url, name) as index:
+        assert near(index.similar(id="near01")) == {"r08": 1.0}
+        for left, right in (("r07", "near02"), ("r07", "r08")):
+            explained = index.explain(left, right)
+            facts = {fact: value for fact, value, _ in explained.facts()}
+            assert facts["embedding: cosine"] == f"{cosine(left, right):.3f}"
+
+
+def test_vectors_in_base64() -> None:
+    forms = {"base64": ">f4", "base64-little": "<f4"}
+    for encoding, form in forms.items():
+        scheme = Scheme([Vectors(SIZE, encoding=encoding)])  # type: ignore[arg-type]
+        with esdedup.open(":memory:", "d", scheme=scheme, text_field="embedding") as index:
+            index.add(
+                {"id": id, "embedding": base64.b64encode(vector.astype(form).tobytes()).decode()}
+                for id, vector in VECTORS.items()
+            )
+            assert near(index.similar(id="r07")) == pytest.approx(similar_to("r07", 0.95))
+
+
+def test_records_in_memory() -> None:
+    scheme = Scheme([Vectors(SIZE)])
+    pairs = esdedup.pairs(records(), text="embedding", id="id", scheme=scheme, cosine=0.9)
+    assert values_of(pairs) == pytest.approx(pairs_within(0.9))
+    kept = esdedup.dedup(records(), text="embedding", scheme=scheme, cosine=0.95).kept
+    assert {record["id"] for record in kept} == VECTORS.keys() - {"near00", "near01", "near02"}
+
+
+def check_brute_force(vectors: F32, folder: Path, least: float) -> None:
+    """Compare the pairs of vectors, and searches for some, with those of brute force."""
+    wide = vectors.astype(np.float64)
+    wide /= np.linalg.norm(wide, axis=1, keepdims=True)
+    expected = set[tuple[int, int]]()
+    for start in range(0, len(wide), 1_000):
+        left, right = np.nonzero(wide[start : start + 1_000] @ wide.T >= least)
+        left += start
+        is_ordered = left < right
+        expected |= {*zip(left[is_ordered].tolist(), right[is_ordered].tolist(), strict=True)}
+    scheme = Scheme([Vectors(vectors.shape[1], least)])
+    documents = (
+        {"id": str(row), "embedding": vector.tolist()} for row, vector in enumerate(vectors)
+    )
+    with esdedup.open(folder / "v.db", "v", scheme=scheme, text_field="embedding") as index:
+        index.add(documents)
+        similar = index.pairs(max_per_bucket=1_000_000)
+        pairs = {(int(pair.left), int(pair.right)) for pair in similar}
+        pairs = {(min(pair), max(pair)) for pair in pairs}
+        assert pairs <= expected
+        assert similar.recall is not None
+        assert similar.recall >= 0.999
+        # The promise is of pairs just at the cosine; most are nearer.
+        missed = len(expected) - len(pairs)
+        assert missed <= 0.001 * len(expected) + 3 * math.sqrt(0.001 * len(expected))
+        rng = np.random.default_rng(5)
+        found = possible = 0
+        for row in rng.choice(len(vectors), 40, replace=False).tolist():
+            matches = {int(match.id) for match in index.similar(id=str(row), k=1_000)}
+            true = {left + right - row for left, right in expected if row in (left, right)}
+            assert matches <= true
+            found, possible = found + len(matches), possible + len(true)
+        assert possible - found <= 0.001 * possible + 3 * math.sqrt(0.001 * possible) + 1
+
+
+@pytest.mark.parametrize("least", [0.9, 0.95, 0.98])
+def test_pairs_are_those_of_brute_force(folder: Path, least: float) -> None:
+    check_brute_force(clustered(1_200, 64, seed=3), folder, least)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("least", [0.9, 0.95, 0.98])
+def test_pairs_of_many_vectors_are_those_of_brute_force(folder: Path, least: float) -> None:
+    check_brute_force(clustered(20_000, 128, seed=4), folder, least)
