@@ -57,6 +57,7 @@ def clean(
     distance: int | None = None,
     cover: float | None = None,
     words: int | None = None,
+    cosine: float | None = None,
     within: str | Sequence[str] = (),
     recall: float | None = None,
     max_per_bucket: int = MAX_PER_BUCKET,
@@ -141,6 +142,7 @@ def clean(
         max_per_bucket=max_per_bucket,
         cover=cover,
         words=words,
+        cosine=cosine,
         within=Within.parse(within),
     )
     grouping = Grouping(limits, method, KeepRule.parse(keep), exact, split_templates, conflict)

@@ -30,7 +30,15 @@ from esdedup.deduplicated import Compared, Deduplicated, Positions
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, GroupingSettings, Groups, groups_among
 from esdedup.records.merge import Merge
-from esdedup.records_in_memory import AnyRecords, Argument, InMemory, batches, is_stream, read
+from esdedup.records_in_memory import (
+    AnyRecords,
+    Argument,
+    InMemory,
+    batches,
+    first_value,
+    is_stream,
+    read,
+)
 from esdedup.runs.progress import Progress, shown
 from esdedup.runs.run import OnStep, Run
 from esdedup.runs.shares import Shares
@@ -54,6 +62,7 @@ def dedup(
     records: _Frame,
     text: TextFields = "text",
     *,
+    vector: str | None = None,
     against: AnyRecords | None = None,
     only_between: bool = False,
     contained: float | None = None,
@@ -70,6 +79,7 @@ def dedup(
     records: Iterable[_Record],
     text: TextFields = "text",
     *,
+    vector: str | None = None,
     against: AnyRecords | None = None,
     only_between: bool = False,
     contained: float | None = None,
@@ -86,6 +96,7 @@ def dedup(
     records: ArrowStream,
     text: TextFields = "text",
     *,
+    vector: str | None = None,
     against: AnyRecords | None = None,
     only_between: bool = False,
     contained: float | None = None,
@@ -102,6 +113,7 @@ def dedup(
     records: AnyRecords,
     text: TextFields = "text",
     *,
+    vector: str | None = None,
     against: AnyRecords | None = None,
     only_between: bool = False,
     contained: float | None = None,
@@ -119,6 +131,8 @@ def dedup(
     with Arrow's C stream, such as a relation of DuckDB, which becomes a table. An IterableDataset
     becomes a list.
     text: the field or fields of the text. A record without a text duplicates no other.
+    vector: the field of vectors, such as embeddings, which are compared by cosine in place of the
+    texts. Those of all records, and of `against`, have the dimensions of the first one.
     against: other records, of any kind with the same field of the text, or texts: what is near one
     of them is removed, too.
     only_between: compare the records with `against` only: what is near other records stays.
@@ -155,6 +169,8 @@ def dedup(
     """
     check_settings(dedup, settings)
     grouping = from_settings(Grouping, settings, grouping)
+    if vector is not None:
+        records, text, scheme = _by_vectors(records, vector, text, scheme)
     names, merge = names_of(text), Merge.parse(collect, fill)
     merge.check(names)
     check_masking(mask)
@@ -192,6 +208,7 @@ def pairs(
     records: AnyRecords,
     text: TextFields = "text",
     *,
+    vector: str | None = None,
     id: str | None = None,
     against: AnyRecords | None = None,
     only_between: bool = False,
@@ -203,7 +220,7 @@ def pairs(
 ) -> SimilarPairs:
     """Return all pairs of similar texts or records, the most similar first.
 
-    records, text, scheme: as of `dedup`.
+    records, text, vector, scheme: as of `dedup`.
     id: the field of the ids, of which the last record of each stays; None for the positions of the
     records, from "0". A record without an id has the id "row:N", of its position.
     against: other records, of any kind with the same fields, or texts: pairs with one of them are
@@ -226,6 +243,8 @@ def pairs(
     """
     check_settings(pairs, settings)
     limits = from_settings(Limits, settings, limits, "pairs")
+    if vector is not None:
+        records, text, scheme = _by_vectors(records, vector, text, scheme)
     plan = Plan.of_texts(scheme, limits, text_fields=names_of(text))
     plan = plan.labelled(*(names_of(source) if source else ()))
     _check_only_between(only_between, against)
@@ -237,6 +256,29 @@ def pairs(
                 return pairs_among(columns, plan, Resources(run.folder, on_step))
         with _read(records, id, plan, on_step) as (columns, resources):
             return pairs_among(columns, plan, resources)
+
+
+def _by_vectors(
+    records: AnyRecords, vector: str, text: TextFields, scheme: Scheme | None
+) -> tuple[AnyRecords, str, Scheme]:
+    """Return records, the field of their vectors as that of their text, and the scheme of these.
+
+    Raises UsageError beside a field of texts or a scheme, and if no record has a vector.
+    """
+    check_type("vector", vector, "str")
+    if text != "text":
+        raise UsageError("`vector` can't be combined with `text`: it takes its place")
+    if scheme is not None:
+        raise UsageError("`vector` can't be combined with `scheme`: name the field by `text`")
+    if is_stream(records):
+        raise UsageError(
+            "`vector` requires records in memory: for a stream, name the field by `text`, and its"
+            " dimensions by `scheme`, as in Scheme([Vectors(768)])"
+        )
+    kept, value = first_value(records, vector)
+    if not isinstance(value, list | tuple | np.ndarray):
+        raise UsageError(f"no record has a list of numbers in the field {vector!r}")
+    return kept, vector, Scheme.of_vectors(len(value))
 
 
 def _check_only_between(only_between: bool, against: AnyRecords | None) -> None:
@@ -265,6 +307,7 @@ def group(
     records: AnyRecords,
     text: TextFields = "text",
     *,
+    vector: str | None = None,
     id: str | None = None,
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
@@ -273,7 +316,7 @@ def group(
 ) -> Groups:
     """Return the groups of similar texts or records, the largest first.
 
-    records, text, id, scheme: as of `pairs`.
+    records, text, vector, id, scheme: as of `pairs`.
     grouping: how to group, in place of the settings below.
     sketch: name of the sketch to compare by; None for the scheme's first.
     threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
@@ -294,6 +337,8 @@ def group(
     """
     check_settings(group, settings)
     grouping = from_settings(Grouping, settings, grouping)
+    if vector is not None:
+        records, text, scheme = _by_vectors(records, vector, text, scheme)
     plan = Plan.of_texts(
         scheme, grouping.limits, grouping.keep, names_of(text), exact=grouping.exact
     )

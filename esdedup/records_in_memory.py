@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, cast, overload
 
+import numpy as np
+
 from esdedup.arguments import check_list
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import Beside, Records
@@ -195,6 +197,22 @@ def is_stream(records: object) -> bool:
     is_in_memory = any(hasattr(type(records), name) for name in _ATTRIBUTES_IN_MEMORY)
     has_batches = hasattr(records, "__arrow_c_stream__") and not is_in_memory
     return _is_iterable_dataset(records) or (has_batches and not _is_of_spark(records))
+
+
+def first_value(records: AnyRecords, path: str) -> tuple[AnyRecords, object]:
+    """Return records that can be read again, and the first value of a field; None if there is none.
+
+    records: not a stream.
+    """
+    table = _in_memory(records, Argument())
+    if table.column_names is None and not isinstance(table.records, list):
+        table = InMemory([*table.records])
+    for start in range(0, len(table.records), _ROWS_AT_ONCE):
+        rows = np.arange(start, min(len(table.records), start + _ROWS_AT_ONCE))
+        values = InMemory(table.picked(rows)).values_at(path)
+        if (value := next((value for value in values if value is not None), None)) is not None:
+            return table.records, value
+    return table.records, None
 
 
 def batches(records: AnyRecords, argument: Argument, plan: Plan) -> Iterator[Records]:

@@ -150,6 +150,11 @@ class Scheme:
             scheme = scheme.plus(kind())
         return scheme.for_texts(limits)
 
+    @staticmethod
+    def of_vectors(dimensions: int) -> Scheme:
+        """Return the scheme to compare vectors with that have no tokens yet."""
+        return Scheme([Vectors(dimensions)])
+
     @functools.cached_property
     def id(self) -> str:
         """A short name of these parameters. Only equal schemes have equal ids."""

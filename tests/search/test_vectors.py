@@ -3,11 +3,14 @@
 import base64
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
+import polars
+import pyarrow
 import pytest
 
 import esdedup
@@ -284,6 +287,45 @@ def test_records_in_memory() -> None:
     assert values_of(pairs) == pytest.approx(pairs_within(0.9))
     kept = esdedup.dedup(records(), text="embedding", scheme=scheme, cosine=0.95).kept
     assert {record["id"] for record in kept} == VECTORS.keys() - {"near00", "near01", "near02"}
+
+
+@pytest.mark.parametrize("form", ["list", "iterator", "pandas", "polars", "arrow"])
+def test_records_and_frames_by_their_vectors(form: str) -> None:
+    forms: dict[str, Callable[[], Any]] = {
+        "list": records,
+        "iterator": lambda: iter(records()),
+        "pandas": lambda: pandas.DataFrame(records()),
+        "polars": lambda: polars.DataFrame(records()),
+        "arrow": lambda: pyarrow.Table.from_pylist(records()),
+    }
+    make = forms[form]
+    pairs = esdedup.pairs(make(), vector="embedding", id="id", cosine=0.9)
+    assert values_of(pairs) == pytest.approx(pairs_within(0.9))
+    assert {pair.left for pair in esdedup.pairs(make(), vector="embedding", id="id")} <= {
+        "r07", *COSINES,
+    }  # fmt: skip
+    groups = esdedup.group(make(), vector="embedding", id="id", cosine=0.95)
+    assert [group.representative for group in groups] == ["near00"]
+    result = esdedup.dedup(make(), vector="embedding", cosine=0.95)
+    assert len(result.kept) == len(VECTORS) - 3
+
+
+def test_vectors_of_records_are_named_alone() -> None:
+    for arguments, message in (
+        ({"text": "body"}, "can't be combined with `text`"),
+        ({"scheme": Scheme()}, "can't be combined with `scheme`"),
+        ({"threshold": 0.9}, "compares by cosine, so use a cosine"),
+        ({"cosine": 1.1}, "cosine 1.1: use a cosine above 0, up to 1"),
+    ):
+        with pytest.raises(esdedup.UsageError, match=message):
+            esdedup.pairs(records(), vector="embedding", **arguments)  # type: ignore[arg-type]
+    with pytest.raises(esdedup.UsageError, match="no record has a list of numbers in the field"):
+        esdedup.pairs(records(), vector="id")
+    with pytest.raises(esdedup.UsageError, match="no record has a list of numbers"):
+        esdedup.pairs([{"a": 1}], vector="embedding")
+    wrong = [*records(), {"id": "short", "embedding": [1.0, 2.0]}]
+    with pytest.raises(RecordError, match=r"35.*a vector of 2 numbers, where the sketch .* 160"):
+        esdedup.dedup(wrong, vector="embedding")
 
 
 def check_brute_force(vectors: F32, folder: Path, least: float) -> None:
