@@ -318,7 +318,7 @@ def test_vectors_of_records_are_named_alone() -> None:
         ({"cosine": 1.1}, "cosine 1.1: use a cosine above 0, up to 1"),
     ):
         with pytest.raises(esdedup.UsageError, match=message):
-            esdedup.pairs(records(), vector="embedding", **arguments)  # type: ignore[arg-type]
+            esdedup.pairs(records(), vector="embedding", **arguments)
     with pytest.raises(esdedup.UsageError, match="no record has a list of numbers in the field"):
         esdedup.pairs(records(), vector="id")
     with pytest.raises(esdedup.UsageError, match="no record has a list of numbers"):

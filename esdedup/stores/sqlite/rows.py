@@ -12,10 +12,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
 import xxhash
 
 from esdedup.exceptions import RecordError
 from esdedup.models import FIELD, MARKS, Change, Document, Fields
+from esdedup.sketch.kinds.base import ValueField
 from esdedup.sketch.packed import DIGEST_BYTES, pack_values, records
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import Tokens, digest_words, written_digests
@@ -111,7 +113,8 @@ class RowFormat:
         """Return documents with their tokens. paths: dotted names of fields; None for all."""
         lists = None if paths is None else [path.partition(".")[2] for path in paths]
         documents = []
-        sources = parsed([row.source for row in rows])
+        only_vectors = bool(paths) and all(map(_is_of_vectors, paths or ()))
+        sources = (quickly_parsed if only_vectors else parsed)([row.source for row in rows])
         for row, source, ours in zip(rows, sources, self.our_fields(rows, lists), strict=True):
             source[FIELD] = ours
             documents.append(Document(row.id, source if paths is None else only(source, paths)))
@@ -217,6 +220,23 @@ def parsed(
     """Return the objects of JSON. parse: parses an array of them."""
     # One call takes half of the time of a call for each row.
     return parse(f"[{','.join(sources)}]")
+
+
+def quickly_parsed(sources: Sequence[str]) -> list[Fields]:
+    """Return the objects of JSON in a third of the time, with large integers as floats.
+
+    That changes no text, and no vector, whose numbers are read as float32.
+    """
+    try:
+        return parsed(sources, orjson.loads)
+    except orjson.JSONDecodeError:
+        # It rejects numbers beyond the range of floats.
+        return parsed(sources)
+
+
+def _is_of_vectors(path: str) -> bool:
+    """Return whether a path names a field of vectors. Fingerprints may be large integers."""
+    return isinstance(path, ValueField) and not path.sketch.measure.by_values
 
 
 def with_raw(document: Document, row: Row) -> Document:
