@@ -18,6 +18,7 @@ from esdedup.sketch.banding import MOST_SWAPS
 from esdedup.sketch.comparisons import JaccardSimilarity, TextComparison
 from esdedup.sketch.kinds.base import Sketch, ValueField
 from esdedup.sketch.limits import Limits
+from esdedup.sketch.measures import COSINE, JACCARD
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import NO_TEXT, Sketches, operands_of, sketch
 from esdedup.sketch.tokens import encode
@@ -154,6 +155,12 @@ class Explanation:
             if not document.shingles:
                 warnings.append(f"{document.id}: the text has no {self.units}, so it has no tokens")
         return warnings
+
+    @property
+    def measure_words(self) -> str:
+        """Return the measure of the similarity in words."""
+        are_vectors = any(explained.cosine is not None for explained in self.sketches)
+        return (COSINE if are_vectors else JACCARD).words
 
     @property
     def units(self) -> str:

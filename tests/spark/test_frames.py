@@ -27,6 +27,7 @@ from esdedup.spark import SparkResult, dedup, groups, pairs, write_groups
 from esdedup.spark.documents import numbered as numbered_documents
 from esdedup.spark.pair_jobs import compare, plan_of
 from esdedup.spark.tables import JobTables
+from tests.helpers.vectors import clustered
 from tests.spark.sizes import pairing_sizes
 
 # One process starts Spark.
@@ -329,6 +330,24 @@ def test_texts_are_compared_by_passages(spark: SparkSession) -> None:
         assert marks_of(grouped) == of_one
         # The longest text of a group represents it.
         assert of_one["0"][2] is not None
+
+
+def test_vectors_are_compared_by_cosine(spark: SparkSession) -> None:
+    vectors = clustered(120, 16, seed=5)
+    rows = [{"id": f"d{row:03}", "vector": vector.tolist()} for row, vector in enumerate(vectors)]
+    options: Any = {"scheme": Scheme([esdedup.Vectors(16)]), "cosine": 0.95}
+    of_spark = pairs(frame(spark, rows), "vector", **options)
+    of_one = esdedup.pairs(rows, "vector", id="id", **options)
+    values = {(row["left"], row["right"]): row["similarity"] for row in of_spark.table.collect()}
+    assert len(values) > 50
+    assert values == pytest.approx({(pair.left, pair.right): pair.similarity for pair in of_one})
+    assert of_spark.report.recall == of_one.recall
+    grouped = groups(frame(spark, rows), "vector", **options)
+    originals = {row["id"]: row["original"] for row in grouped.table.collect() if row["original"]}
+    assert originals == {
+        rows[duplicate.row]["id"]: rows[duplicate.original]["id"]
+        for duplicate in esdedup.dedup(rows, "vector", **options).duplicates
+    }
 
 
 @pytest.mark.parametrize(
