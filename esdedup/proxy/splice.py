@@ -10,6 +10,7 @@ import re
 import threading
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from json import JSONDecoder
 from typing import Literal, NamedTuple
 
 from esdedup.exceptions import EsdedupError, RecordError, json_fault
@@ -19,8 +20,8 @@ from esdedup.proxy.clearing import DOCUMENTS, LongSource
 from esdedup.records.documents import merged_fields
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch, token_json
-from esdedup.stores.json_text import JsonMember, members, value_of
-from esdedup.stores.mapping import IndexMeta, SketchedFields
+from esdedup.stores.json_text import SHAPES, VALUES, JsonMember, members, value_of
+from esdedup.stores.mapping import IndexMeta, SketchedFields, holds_vectors
 
 _SMALL = 2 << 20
 """Bytes to read a source, up to which threads need not take turns."""
@@ -134,17 +135,21 @@ class Ours(NamedTuple):
 
     written: those whose tokens are in documents.
     fields: the names of all, those with marks included.
+    decoder: parses what the sketches read of a document.
     """
 
     written: Sequence[SketchedFields]
     fields: frozenset[str]
+    decoder: JSONDecoder = SHAPES
 
     @staticmethod
     def of(meta: IndexMeta) -> "Ours":
         """Return the fields of an index, while it changes its scheme those of both."""
         sketched = meta.sketched_with_next
         names = frozenset({meta.marks_field, *(part.field for part in sketched)})
-        return Ours([part for part in sketched if part.in_documents], names)
+        # Fractions take longer to parse, and only vectors have any that is used.
+        decoder = VALUES if holds_vectors(sketched) else SHAPES
+        return Ours([part for part in sketched if part.in_documents], names, decoder)
 
     def has(self, key: str) -> bool:
         """Return whether a key names a field of ours, or with dots one below it."""
@@ -324,7 +329,7 @@ def _places(row: int, text: str, ours: Ours, update: bool) -> _Places:
     """Return the places for values of ours in a source. Raises ValueError if it is not JSON."""
     spots, edits = list[_Spot](), list[_Edit]()
     outcome: Outcome = "no_text"
-    for document in _documents_in(text, update):
+    for document in _documents_in(text, update, ours.decoder):
         fields = document.value
         if not isinstance(fields, dict):
             continue
@@ -358,15 +363,15 @@ def _places(row: int, text: str, ours: Ours, update: bool) -> _Places:
     return _Places(spots, edits, outcome)
 
 
-def _documents_in(text: str, update: bool) -> list[JsonMember]:
+def _documents_in(text: str, update: bool, decoder: JSONDecoder) -> list[JsonMember]:
     """Return the documents of a source: itself, without a key, or those of an update."""
-    source, start, end = value_of(text)
+    source, start, end = value_of(text, decoder)
     if not (update and isinstance(source, dict)):
         return [JsonMember("", start, start, end, source)]
     # A script or a flag needs no second reading.
     if source.keys().isdisjoint(DOCUMENTS):
         return []
-    return [member for member in members(text, start) if member.key in DOCUMENTS]
+    return [member for member in members(text, start, decoder) if member.key in DOCUMENTS]
 
 
 def _sketched(spots: list[_Spot], scheme: Scheme) -> Iterator[tuple[_Spot, str | None]]:

@@ -43,15 +43,15 @@ def hyperplanes(dimensions: int, count: int, seed: int) -> F64:
     bits of the second one spread it evenly over the step of 2: sums of few numbers have no ties.
     The numbers do not depend on `dimensions` and `count`.
     """
-    of_ones, of_spread = keys(2, "hyperplane", seed)
+    key_of_bits, key_of_spread = keys(2, "hyperplane", seed)
     planes = np.empty((count, dimensions))
     for first in range(0, count, _PLANES_AT_ONCE):
         numbers = np.arange(first, min(count, first + _PLANES_AT_ONCE), dtype=np.uint64)[:, None]
         counters = numbers * np.uint64(MOST_DIMENSIONS) + np.arange(dimensions, dtype=np.uint64)
         counters *= PRIME64_1
-        ones = np.bitwise_count(avalanche(counters + of_ones)).astype(np.int64)
-        spread = (avalanche(counters + of_spread) >> np.uint64(48)).astype(np.int64)
-        planes[first : first + _PLANES_AT_ONCE] = (2 * ones - 64) * _STEP + spread - _STEP
+        bits = np.bitwise_count(avalanche(counters + key_of_bits)).astype(np.int64)
+        spread = (avalanche(counters + key_of_spread) >> np.uint64(48)).astype(np.int64)
+        planes[first : first + _PLANES_AT_ONCE] = (2 * bits - 64) * _STEP + spread - _STEP
     return np.ascontiguousarray(planes.T)
 
 
@@ -94,20 +94,20 @@ def probe_bands(products: F64, bands: int, rows: int, flips: int) -> U64:
 @functools.lru_cache(4096)
 def meeting(cosine: float, rows: int, flips: int = 0) -> float:
     """Return the chance that a query with a number of flips a band meets a band of a document."""
-    same = 1.0 - math.acos(min(1.0, max(-1.0, cosine))) / math.pi
-    chance = same**rows
-    if not flips or same == 1.0:
+    chance_of_sign = 1.0 - math.acos(min(1.0, max(-1.0, cosine))) / math.pi
+    chance = chance_of_sign**rows
+    if not flips or chance_of_sign == 1.0:
         return chance
-    distances, density, kept = _of_distances(cosine)
-    flipped = density * (1.0 - kept)
-    near = _integral(density * kept, distances)
-    far = near[-1] - near
+    distances, density, sign_chances = _of_distances(cosine)
+    flipped = density * (1.0 - sign_chances)
+    nearer = _integral(density * sign_chances, distances)
+    farther = nearer[-1] - nearer
     for position in range(min(flips, rows)):
         # The sign whose projection is nearest to 0 but for `position` others is the only one that
         # differs: of the others, `position` are nearer, and the remaining ones farther.
         orders = rows * math.comb(rows - 1, position)
-        others = near**position * far ** (rows - 1 - position)
-        chance += orders * float(_integral(flipped * others, distances)[-1])
+        equal_signs = nearer**position * farther ** (rows - 1 - position)
+        chance += orders * float(_integral(flipped * equal_signs, distances)[-1])
     return min(1.0, chance)
 
 
@@ -117,13 +117,14 @@ def _of_distances(cosine: float) -> tuple[F64, F64, F64]:
     distances = np.linspace(0.0, _FARTHEST, _POINTS)
     density = math.sqrt(2.0 / math.pi) * np.exp(-distances * distances / 2.0)
     cotangent = cosine / math.sqrt(1.0 - cosine * cosine)
-    kept = [0.5 * (1.0 + math.erf(y * cotangent / math.sqrt(2.0))) for y in distances.tolist()]
-    return distances, density, np.array(kept)
+    scale = cotangent / math.sqrt(2.0)
+    sign_chances = [0.5 * (1.0 + math.erf(scale * distance)) for distance in distances.tolist()]
+    return distances, density, np.array(sign_chances)
 
 
-def _integral(values: F64, at: F64) -> F64:
+def _integral(values: F64, points: F64) -> F64:
     """Return the integral from the first point to each one, by trapezia."""
-    areas = (values[1:] + values[:-1]) / 2.0 * np.diff(at)
+    areas = (values[1:] + values[:-1]) / 2.0 * np.diff(points)
     return np.concatenate([[0.0], np.cumsum(areas)])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
@@ -376,11 +376,11 @@ def analysis_of(meta: IndexMeta) -> NewMapping:
     return analysis
 
 
-def holds_vectors(meta: IndexMeta) -> bool:
-    """Return whether a field of documents holds vectors that are compared."""
+def holds_vectors(sketched: Iterable[SketchedFields]) -> bool:
+    """Return whether one of some sketched fields of documents holds vectors."""
     return any(
         sketch.reads_values and not sketch.measure.by_values
-        for part in meta.sketched
+        for part in sketched
         for sketch in part.scheme.sketches
     )
 

@@ -16,7 +16,9 @@ import pytest
 import esdedup
 from esdedup import MinHash, Scheme, Vectors
 from esdedup.exceptions import RecordError
+from esdedup.proxy.splice import SentSource, Splicer
 from esdedup.sketch.vectors import F32
+from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import call, esdedup_command, fill, run_command, words, write_lines
 from tests.helpers.places import Place, clusters
 from tests.helpers.vectors import clustered, directions
@@ -279,6 +281,23 @@ def test_vectors_in_base64() -> None:
                 for id, vector in VECTORS.items()
             )
             assert near(index.similar(id="r07")) == pytest.approx(similar_to("r07", 0.95))
+
+
+def test_the_proxy_adds_tokens_of_vectors() -> None:
+    meta = IndexMeta(BESIDE, ("body",))
+    bodies = [
+        {"body": words(1, 30), "embedding": numbers("r07")},
+        {"body": words(1, 30), "embedding": [1, 2]},
+        {"embedding": numbers("r08")},
+    ]
+    sources = [SentSource(json.dumps(body).encode()) for body in bodies]
+    spliced, outcomes = Splicer(1 << 20).with_tokens(sources, {None: meta})
+    both, of_text, of_vector = map(json.loads, spliced)
+    stored = BESIDE.sketch("embedding").tokens
+    for document in (both, of_vector):
+        assert len(document["esdedup_embedding"]["vectors_embedding"]) == stored
+    assert "esdedup_embedding" not in of_text
+    assert outcomes == ["added"] * 3
 
 
 def test_records_in_memory() -> None:

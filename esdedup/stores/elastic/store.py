@@ -155,10 +155,11 @@ class ClusterStore:
             dynamic = {} if mapped else {"dynamic": False}
             analysis = analysis_of(meta)
             settings = {"analysis": analysis} if analysis else {}
+            with_vectors = holds_vectors(meta.sketched)
 
             def put(mapping: IndexMapping) -> None:
                 body = {"mappings": {**dynamic, **mapping}}
-                indices.create(self.cluster, self._path, body, settings, holds_vectors(meta))
+                indices.create(self.cluster, self._path, body, settings, with_vectors)
 
             try:
                 indices.put_fields(put, meta)
