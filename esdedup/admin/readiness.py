@@ -3,18 +3,23 @@
 from esdedup.admin.obstacles import PIPELINE, obstacles_of
 from esdedup.exceptions import StoreError
 from esdedup.index import Index
+from esdedup.ingest.ingest import require_routing_field
 from esdedup.search.warnings import not_compared
 from esdedup.sketch.limits import Limits
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_tokens
 
 
-def check_writable(index: Index, stored: IndexMeta | None) -> list[str]:
+def check_writable(
+    index: Index, stored: IndexMeta | None, routing_field: str | None = None
+) -> list[str]:
     """Return warnings of ingest pipelines that documents pass when they are written.
 
-    stored: the description of the tokens that the store has, None for a new index. Raises
-    StoreError if something stops writing documents, or creating the index.
+    stored: the description of the tokens that the store has, None for a new index. routing_field:
+    that has the routings of documents. Raises UsageError if the index requires one, StoreError if
+    something stops writing documents, or creating the index.
     """
+    require_routing_field(index.store, routing_field)
     obstacles = obstacles_of(index.store, index.planned_meta(stored))
     stops = ("attach", "index") if stored is None else ("index",)
     if stopping := [obstacle for obstacle in obstacles if obstacle.stops in stops]:

@@ -183,13 +183,7 @@ def ingest(
     the store, and of `in_order`. The same call again completes the work.
     """
     policy, places = settings.on_duplicate, settings.places
-    if settings.routing_field is not None and not store.has_routings:
-        raise UsageError("`routing_field` requires an index in a cluster")
-    if settings.routing_field is None and store.requires_routing():
-        raise UsageError(
-            f"{store.where} requires a routing of each document: name the field that has it"
-            " (`routing_field`)"
-        )
+    require_routing_field(store, settings.routing_field)
     originals = Originals(store, current_meta, policy) if policy.action != "keep" else None
     has_pipeline = policy.writes and store.has_pipeline()
     scope_names = None if originals is None else [*scope_paths(policy.within)]
@@ -241,6 +235,17 @@ def ingest(
             if settings.on_batch is not None:
                 settings.on_batch(report)
     return report
+
+
+def require_routing_field(store: Store, routing_field: str | None) -> None:
+    """Raise UsageError for a field of routings without a cluster, and if an index lacks one."""
+    if routing_field is not None and not store.has_routings:
+        raise UsageError("`routing_field` requires an index in a cluster")
+    if routing_field is None and store.requires_routing():
+        raise UsageError(
+            f"{store.where} requires a routing of each document: name the field that has it"
+            " (`routing_field`)"
+        )
 
 
 @dataclass(frozen=True)

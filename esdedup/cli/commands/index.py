@@ -87,7 +87,7 @@ def index_command(
         chunks = plan.chunks(files, names, progress.advance, column)
         if policy.action != "keep":
             check_limits(scheme or planned.full_scheme, policy.limits)
-        message(*admin.check_writable(opened, stored))
+        message(*admin.check_writable(opened, stored, routing_field))
         # Before the index has documents of this run.
         places = admin.Places(opened.store, plan.id_field == PATH)
         opened.create()
