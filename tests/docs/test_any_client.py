@@ -1,6 +1,8 @@
 """The requests of the page for clients in any language, on both products."""
 
 import json
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from tools.docs import ROOT, blocks_of
 
 PAGE = (ROOT / "docs/how-to/any-client.md").read_text("utf-8")
 BY_LOOKUP, BY_TOKENS = (json.loads(block.body) for block in blocks_of(PAGE) if block.kind == "json")
+(IN_JAVASCRIPT,) = (block.body for block in blocks_of(PAGE) if block.kind == "js")
 ARTICLES = str(ROOT / "examples" / "articles.jsonl")
 
 pytestmark = [
@@ -51,3 +54,15 @@ def test_scores_are_shared_tokens(url: str, articles: str) -> None:
     for id, score in scores.items():
         other = call(url, "GET", f"/{articles}/_doc/{id}")["_source"]["esdedup"]["minhash"]
         assert score == len({*tokens} & {*other}) >= 4
+
+
+def test_the_program_in_javascript_runs(url: str, articles: str) -> None:
+    if shutil.which("node") is None:
+        pytest.skip("it needs node")
+    arguments = ", ".join(map(json.dumps, [url, articles, "zh-05"]))
+    program = f"{IN_JAVASCRIPT}\nconsole.log(JSON.stringify(await similar({arguments})));\n"
+    command = ["node", "--input-type=module"]
+    ended = subprocess.run(command, input=program, capture_output=True, text=True, check=True)
+    found = {match["id"]: match["tokens"] for match in json.loads(ended.stdout)}
+    assert found.keys() == {"zh-06", "zh-07"}
+    assert min(found.values()) >= 4
