@@ -22,6 +22,9 @@ PolicyAction = Literal["keep", "mark", "skip", "fail", "group"]
 class DuplicatePolicy:
     """How to treat a near-duplicate of an earlier document.
 
+    Clients that write at the same time don't see each other's documents until a refresh, by default
+    within a second: near-duplicates that arrive in between are both kept.
+
     action: "keep" it; "mark" it with the original's id and the similarity; "skip" it; "fail" it, as
         an error; or "group" it: mark it as a duplicate of the nearest representative, or let it
         become one.
