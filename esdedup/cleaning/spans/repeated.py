@@ -170,7 +170,9 @@ class WindowSearch:
             # Partitions of positions: the repeats of a document are in one, or in two.
             partition = positions * len(repeats) // max(1, beyond)
             repeats.add(partition, positions.view(np.uint64), originals[chosen])
-            self.resources.on_step("Matching", number, len(self._windows))
+            # In documents, as all steps are.
+            matched = number * len(words) // len(self._windows)
+            self.resources.on_step("Matching", matched, len(words))
         return repeats, frequent
 
     def _documents_of(self, positions: I64) -> I64:
