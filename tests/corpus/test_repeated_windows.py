@@ -77,7 +77,7 @@ def test_all_repeated_windows_are_found_and_no_others(
         hash_mask=data.draw(st.sampled_from([3, (1 << 64) - 1])),
         words_at_once=data.draw(st.sampled_from([1, 30, 1 << 20])),
     )
-    resources = Resources(folder, memory=data.draw(st.sampled_from([100, 1 << 20])))
+    resources = Resources(folder, memory=data.draw(st.sampled_from([2_000, 1 << 20])))
     none = np.zeros(len(texts), np.bool_)
     dropped = np.array(data.draw(st.lists(st.booleans(), min_size=len(texts))))[: len(texts)]
     with WindowSearch.of(words, repetition, resources) as search:
