@@ -72,7 +72,7 @@ def test_large_files_are_read_by_several_processes(folder: Path) -> None:
     for name, mebibytes in (("small", 1), ("large", 40), ("huge", 4_000)):
         with (folder / name).open("wb") as file:
             file.truncate(mebibytes << 20)
-    for names, processes in (("small", 1), ("small large", 2), ("huge", 4), ("-", 1)):
+    for names, processes in (("small", 1), ("small large", 3), ("huge", 4), ("-", 1)):
         assert FileOptions().processes(names.split(), cores=8) == processes
     assert FileOptions().processes(["huge"], cores=3) == 3
     assert FileOptions(workers=6).processes(["small"]) == 6
