@@ -26,6 +26,8 @@ _FEWEST = 10
 """Judgements of a stratum: the fraction of duplicates among fewer is little known."""
 _DRAWS = 1_000
 """Draws from which an interval is computed."""
+_DOCUMENT_DRAWS = 200
+"""Draws for the recall of documents, which look at each sampled document."""
 _SEED = 1
 
 
@@ -129,6 +131,8 @@ class AtThreshold:
     recall: fraction of all duplicates that are at or above it, among pairs at or above the floor;
         None if no judgement shows it.
     removed: number of documents that would be removed.
+    recall_of_documents: of the documents that would be removed if all duplicates were found, the
+        fraction that is; None if no judgement shows it. A document needs one of its pairs only.
     above, below: number of counted judgements at or above the threshold, and below it.
     """
 
@@ -136,6 +140,7 @@ class AtThreshold:
     precision: Interval | None
     recall: Interval | None
     removed: Interval
+    recall_of_documents: Interval | None
     above: int
     below: int
 
@@ -185,7 +190,7 @@ def estimates(pool: Pool, judged: JudgedPairs, thresholds: Sequence[float]) -> l
     thresholds = [round(threshold, 6) for threshold in thresholds]
     if not sample.sampled:
         nothing = Interval(0.0, 0.0, 0.0)
-        return [AtThreshold(threshold, None, None, nothing, 0, 0) for threshold in thresholds]
+        return [AtThreshold(threshold, None, None, nothing, None, 0, 0) for threshold in thresholds]
     rng = np.random.default_rng(_SEED)
     above_floor = [threshold for threshold in thresholds if threshold >= sample.floor]
     numbers = _drawn_numbers(pool, np.unique([*edges_from(sample.floor), *above_floor]), rng)
@@ -219,12 +224,17 @@ class _DrawnNumbers:
     grouped_pairs: of those, the ones that groups found, as far as there are groups, likewise.
     removed: the number of documents that are removed by a threshold at the cell's lower end,
         likewise.
+    neighbours: of each sampled document in each cell, shape (sampled, cells).
+    weights: of the sampled documents, for the estimate and the first draws, shape
+        (document draws + 1, sampled).
     """
 
     edges: F64
     pairs: F64
     grouped_pairs: F64
     removed: F64
+    neighbours: F64
+    weights: F64
 
 
 def _drawn_numbers(pool: Pool, edges: F64, rng: np.random.Generator) -> _DrawnNumbers:
@@ -247,7 +257,8 @@ def _drawn_numbers(pool: Pool, edges: F64, rng: np.random.Generator) -> _DrawnNu
         cells = np.searchsorted(edges, pool.duplicates, "right") - 1
         is_grouped = edges >= pool.threshold
         grouped_pairs[:, is_grouped] = np.bincount(cells, minlength=edges.size)[is_grouped]
-    return _DrawnNumbers(edges, pairs, grouped_pairs, removed)
+    weights = weights[: _DOCUMENT_DRAWS + 1]
+    return _DrawnNumbers(edges, pairs, grouped_pairs, removed, neighbours, weights)
 
 
 def _at_threshold(
@@ -272,9 +283,27 @@ def _at_threshold(
         ),
         recall=_ratio(duplicates[:, first:].sum(axis=1), duplicates.sum(axis=1)),
         removed=_interval(numbers.removed[:, first]),
+        recall_of_documents=_recall_of_documents(first, numbers, fractions),
         above=above,
         below=judged_cells.size - above,
     )
+
+
+def _recall_of_documents(first: int, numbers: _DrawnNumbers, fractions: F64) -> Interval | None:
+    """Return the fraction of the documents to remove that a threshold finds, as `_at_threshold`.
+
+    A document with k duplicates is removed with the chance k / (1 + k), as in `removed`.
+    """
+    fractions = fractions[: _DOCUMENT_DRAWS + 1]
+    fractions = np.where(numbers.pairs[0] > 0, fractions, 0.0)
+    # Equal texts are duplicates, and are not judged.
+    fractions[:, numbers.edges >= 1.0] = 1.0
+    removed = []
+    for cells in (slice(first, None), slice(None)):
+        duplicates = numbers.neighbours[:, cells] @ fractions[:, cells].T
+        chances = 1.0 - 1.0 / (1.0 + duplicates)
+        removed.append((numbers.weights.T * chances).sum(axis=0))
+    return _ratio(removed[0], removed[1])
 
 
 def _in_cells(sample: Sample, edges: F64, weights: F64) -> F64:

@@ -110,6 +110,7 @@ def application(review: Review) -> Starlette:
         get("/judgements.jsonl", judge.export),
         post("/judgements/read", judge.read),
         get("/threshold", judge.threshold_page),
+        get("/threshold/border", judge.border),
         post("/threshold/use", judge.use, changes=False),
         get("/decide", decide.show),
         post("/decide/keep", decide.use_rule, changes=False),

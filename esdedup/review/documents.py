@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, Response
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
 from esdedup.review.pages import Parameters, Review
-from esdedup.review.shown.texts import ImageField, PairDetails, alone, pair_of
+from esdedup.review.shown.texts import ImageField, PairDetails, alone, excerpt, pair_of, with_words
 from esdedup.search.scopes import warning_of_query
 from esdedup.search.warnings import missing_matches
 from esdedup.sketch.limits import LOOKING, Limits
@@ -25,6 +25,10 @@ from esdedup.text.characters import message_of
 _MOST = 100
 """Results on a page."""
 _NUMBER = 10
+_WITH_WORDS = 20
+"""Documents with words on a page."""
+_PHRASE = 500
+"""Characters of a text that is searched for as words if nothing is similar to it."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +38,19 @@ class DocumentPages:
     review: Review
 
     def show(self, parameters: Parameters) -> Response:
-        """Show the form, and the documents similar to a text or to a document."""
-        if not {"text", "id"} & parameters.keys():
+        """Show the form, and documents with words, or similar to a text or to a document."""
+        if not {"text", "id", "words"} & parameters.keys():
             return self._page(parameters, {})
         # Browsers send each line end as two characters.
         text, id = parameters.get("text", "").replace("\r\n", "\n"), parameters.get("id", "")
         try:
+            if words := parameters.get("words", "").strip():
+                return self._page(parameters, self._with_words(words))
             if id:
                 fields = self.review.index.meta.text_fields
                 text = text_at(self.review.document(id).source, fields) or ""
             if not text.strip():
-                raise UsageError("enter a text, or the id of a document that has one")
+                raise UsageError("enter words, a text, or the id of a document that has one")
             within = self.review.group_search.grouping.limits.within
             query = Query(text, id or None)
             if id and within:
@@ -53,6 +59,18 @@ class DocumentPages:
         except UsageError as error:
             values = {"error": message_of(str(error))}
             return self._page(parameters, values, status=400)
+        except HTTPException as error:
+            return self._page(parameters, {"error": error.detail}, status=error.status_code)
+
+    def _with_words(self, words: str) -> dict[str, object]:
+        """Return the documents that contain words, those with them in a row first."""
+        index = self.review.index
+        ids, total = index.store.full_text(words, index.meta, _WITH_WORDS)
+        documents = [
+            with_words(document, words, index.meta, self.review.show)
+            for document in index.store.get(ids)
+        ]
+        return {"with_words": documents, "words_total": total}
 
     def _results(self, parameters: Parameters, query: Query) -> Response:
         index, number = self.review.index, parameters.integer("number", _NUMBER, _MOST)
@@ -78,7 +96,14 @@ class DocumentPages:
         elif query.scope is not None and query.scope.is_missing:
             warnings = self.review.warnings([warning_of_query(within)])
         total = max(len(pairs), result.total or 0)
-        answer = self._page(parameters, {"results": pairs, "total": total, "warnings": warnings})
+        values: dict[str, object] = {"results": pairs, "total": total, "warnings": warnings}
+        if id := parameters.get("id"):
+            asked = excerpt(self.review.document(id), index.meta, self.review.show)
+            values["asked"] = asked
+        elif not pairs and len(query.text) <= _PHRASE:
+            # A phrase is a part of a document, not similar to it.
+            values |= self._with_words(query.text)
+        answer = self._page(parameters, values)
         # Browsers go back to the answer to a form only if they may keep it.
         answer.headers["cache-control"] = "private, no-cache"
         return answer
@@ -91,11 +116,19 @@ class DocumentPages:
         form = {
             "text": "" if id else parameters.get("text", ""),
             "id": id,
+            "words": parameters.get("words", ""),
             "threshold": parameters.get("threshold", f"{LOOKING:g}"),
             "number": parameters.get("number", "").strip() or str(_NUMBER),
             "by_threshold": self.review.measure.by_threshold,
         }
-        absent: dict[str, object] = {"results": None, "warnings": [], "error": None}
+        absent: dict[str, object] = {
+            "results": None,
+            "warnings": [],
+            "error": None,
+            "asked": None,
+            "with_words": None,
+            "words_total": 0,
+        }
         return self.review.page("search.html", {**absent, **values, **form}, status=status)
 
     def one(self, parameters: Parameters) -> Response:

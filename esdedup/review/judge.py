@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +20,16 @@ from esdedup.analysis.judging import (
 from esdedup.analysis.sampling import draw_sample
 from esdedup.exceptions import UsageError
 from esdedup.review.jobs import Job
+from esdedup.review.messages import message
 from esdedup.review.pages import Parameters, Review
-from esdedup.review.shown.texts import PairDetails, ShownPair, measured, pair_of
+from esdedup.review.shown.texts import (
+    PairDetails,
+    ShownMember,
+    ShownPair,
+    measured,
+    member_of,
+    pair_of,
+)
 from esdedup.sketch.limits import ACTING
 from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import VERDICTS, Judgement, Judgements
@@ -31,6 +40,10 @@ _TOO_WIDE = 0.9
 """An interval of this width says nothing."""
 _FIRST = 20
 """Judgements on one side before the number of further ones is estimated."""
+_MORE = 20
+"""Further judgements of which the page shows what they would bring."""
+_AT_BORDER = 2
+"""Pairs on either side of a threshold that are shown."""
 _MOST_PAIRS = 30
 """Pairs on the page that would change sides."""
 
@@ -92,9 +105,19 @@ class Judge:
                 "measured": measured,
                 "threshold": self.threshold,
                 "pool": pool,
+                "wanted": self._wanted(pool, judgements),
                 "back": {"from": "judge"},
             },
         )
+
+    def _wanted(self, pool: Pool, judgements: Judgements) -> int:
+        """Return about how many judgements make the estimates at the threshold good."""
+        threshold = max(self.threshold, pool.sample.floor)
+        (estimate,) = estimates(pool, drawn_at_random(pool, judgements), [threshold])
+        sides = (estimate.precision, estimate.above), (estimate.recall, estimate.below)
+        needed = sum(judgements_needed(interval, judged) for interval, judged in sides)
+        left = len(pool.pairs) - estimate.above - estimate.below
+        return len(judgements.pairs) + max(0, min(needed, left))
 
     def export(self, parameters: Parameters) -> Response:
         """Return all judgements as JSON lines."""
@@ -134,25 +157,18 @@ class Judge:
         return None
 
     def threshold_page(self, parameters: Parameters) -> Response:
-        """Show the estimates, and the pairs that another threshold would change."""
+        """Show what each threshold removes, what is known of it, and pairs at the border."""
         review = self.review
         if (pool := self._pool) is None:
             return self._waiting("Threshold")
         # Pairs below the floor are unknown.
         floor = pool.sample.floor
         current = max(self.threshold, floor)
-        proposed = parameters.number("other")
-        if proposed is not None and not floor <= proposed <= 1.0:
-            raise UsageError(f"threshold {proposed:g}: use {floor:g} to 1")
         judgements = review.index.judgements.read()
         grid = np.round(np.arange(floor, 1.0 + _STEP / 2, _STEP), 6).tolist()
-        thresholds = sorted({*grid, current, *filter(None, [proposed])})
+        thresholds = sorted({*grid, current})
         estimated = estimates(pool, drawn_at_random(pool, judgements), thresholds)
-        by_threshold = {estimate.threshold: estimate for estimate in estimated}
-        at_current = by_threshold[round(current, 6)]
-        at_proposed = None if proposed is None else by_threshold[round(proposed, 6)]
-        sides = [] if proposed is None else changing(pool, judgements, current, proposed)
-        low, high = sorted((current, current if proposed is None else proposed))
+        at_current = next(each for each in estimated if each.threshold == round(current, 6))
         groups, note = review.group_search.groups() if self.of_groups else None, None
         if not self.of_groups:
             note = "Groups are found by equal texts or Hamming distance, not by Jaccard similarity"
@@ -161,23 +177,86 @@ class Judge:
         return review.page(
             "threshold.html",
             {
+                **self._border(pool, judgements, parameters),
                 "estimated": estimated,
+                "most_removed": max(estimate.removed.high for estimate in estimated),
                 "at_current": at_current,
-                "at_proposed": at_proposed,
                 "counted": at_current.above + at_current.below,
                 "judged": len(judgements.pairs),
                 "note": note,
                 "advice": _advice(at_current, pool, judgements),
+                "known": known_in_words(at_current),
                 "pool": pool,
-                "sides": sides,
-                "between": pool.total(low, high),
-                "usable": self.of_groups,
                 "exact": None if groups is None else groups.duplicates,
                 "in_percent": in_percent,
-                "measured": measured,
-                "most": _MOST_PAIRS,
             },
         )
+
+    def border(self, parameters: Parameters) -> Response:
+        """Show what a threshold decides, for the page on which a person moves it."""
+        if (pool := self._pool) is None:
+            return self._waiting("Threshold")
+        judgements = self.review.index.judgements.read()
+        return self.review.page("border.html", self._border(pool, judgements, parameters))
+
+    def _border(
+        self, pool: Pool, judgements: Judgements, parameters: Parameters
+    ) -> dict[str, object]:
+        """Return what a threshold removes, and the pairs that are nearest to it."""
+        review, floor = self.review, pool.sample.floor
+        proposed = parameters.number("other")
+        if proposed is not None and not floor <= proposed <= 1.0:
+            raise UsageError(f"threshold {proposed:g}: use {floor:g} to 1")
+        current = max(self.threshold, floor)
+        threshold = current if proposed is None else proposed
+        (estimate,) = estimates(pool, drawn_at_random(pool, judgements), [threshold])
+        sides = changing(pool, judgements, current, threshold)
+        groups = review.group_search.groups() if self.of_groups else None
+        return {
+            "at_proposed": estimate,
+            "is_current": threshold == current,
+            "removed_exactly": None if groups is None else groups.duplicates,
+            "known_at_proposed": known_in_words(estimate),
+            "examples": self._at_border(pool, judgements, threshold),
+            "sides": sides,
+            "between": pool.total(*sorted((current, threshold))),
+            "usable": self.of_groups,
+            "measured": measured,
+            "most": _MOST_PAIRS,
+        }
+
+    def _at_border(
+        self, pool: Pool, judgements: Judgements, threshold: float
+    ) -> list[tuple[str, ShownMember, bool]]:
+        """Return the pairs nearest to a threshold: of each the first document, and the second one.
+
+        The last value is whether the threshold makes them duplicates.
+        """
+        above = sorted(
+            (pair for pair in pool.pairs if pair.similarity >= threshold),
+            key=lambda pair: pair.similarity,
+        )
+        below = sorted(
+            (pair for pair in pool.pairs if pair.similarity < threshold),
+            key=lambda pair: -pair.similarity,
+        )
+        pairs = [*above[:_AT_BORDER][::-1], *below[:_AT_BORDER]]
+        index = self.review.index
+        ids = [*dict.fromkeys(id for pair in pairs for id in pair[:2])]
+        documents = {document.id: document for document in index.store.get(ids)}
+        shown = []
+        for left, right, similarity, _ in pairs:
+            if {left, right} <= documents.keys():
+                judgement = judgements.between(left, right)
+                member = member_of(
+                    documents[left],
+                    documents[right],
+                    index.meta,
+                    self.review.show,
+                    PairDetails(similarity, judgement=judgement),
+                )
+                shown.append((left, member, similarity >= threshold))
+        return shown
 
     def use(self, parameters: Parameters) -> Response:
         """Find groups by another threshold, in this session."""
@@ -188,6 +267,39 @@ class Judge:
             raise UsageError("name a threshold above 0, up to 1")
         self.review.group_search.use(threshold)
         return self.review.redirect("/groups")
+
+
+def known_in_words(estimate: AtThreshold) -> list[str]:
+    """Return what judgements show about a threshold, in sentences; none if they show nothing."""
+    sentences: list[str] = []
+    precision, recall = estimate.precision, estimate.recall_of_documents
+    if precision is not None and precision.high - precision.low <= _TOO_WIDE:
+        low = _of_hundred(precision.low)
+        sentences.append(
+            message("Of 100 documents removed, at least {low} are duplicates.", {"low": low})
+        )
+        # An interval narrows with the root of the number of judgements.
+        narrower = math.sqrt(estimate.above / (estimate.above + _MORE))
+        better = _of_hundred(precision.value - (precision.value - precision.low) * narrower)
+        if better > low:
+            values = {"n": _MORE, "better": better}
+            sentences.append(message("{n} more answers will make it about {better}.", values))
+    if recall is not None and recall.high - recall.low <= _TOO_WIDE:
+        values = {"removed": _of_hundred(recall.value)}
+        sentences.append(
+            message("Of 100 documents that repeat others, about {removed} are removed.", values)
+        )
+    if estimate.recall is not None and estimate.recall.high - estimate.recall.low <= _TOO_WIDE:
+        values = {"above": _of_hundred(estimate.recall.value)}
+        sentences.append(
+            message("Of 100 pairs of duplicates, about {above} are at the threshold.", values)
+        )
+    return sentences
+
+
+def _of_hundred(fraction: float) -> int:
+    """Return a fraction of 100, of which only all is 100."""
+    return 100 if fraction == 1.0 else min(99, round(100 * fraction))
 
 
 _turns = functools.lru_cache(maxsize=1)(Pool.in_turn)
@@ -228,6 +340,8 @@ class _Side:
         if not needed:
             return None
         pairs = f"pairs of similarity {self.similarity}"
+        if not self.unjudged and not self.judged:
+            return None
         if not self.unjudged:
             figure = f"{self.figure[0].upper()}{self.figure[1:]}"
             return (

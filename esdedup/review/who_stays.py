@@ -28,6 +28,17 @@ _LARGEST = 200
 """Documents of a group, of which the page shows who would stay by each rule."""
 WORDS_OF_RULES = ("first", "last", "longest", "shortest", "newest", "oldest", "highest", "lowest")
 """The words of the rules that the page offers, the last four of which need a field."""
+_IN_WORDS = {
+    "first": "the first id",
+    "last": "the last id",
+    "longest": "the longest text",
+    "shortest": "the shortest text",
+    "newest": "the newest by {field}",
+    "oldest": "the oldest by {field}",
+    "highest": "the highest by {field}",
+    "lowest": "the lowest by {field}",
+}
+"""What each rule lets stay."""
 _BY_FIELD = WORDS_OF_RULES[4:]
 
 
@@ -83,12 +94,10 @@ def rule_of(parameters: Parameters) -> KeepRule | None:
 def in_words(rule: KeepRule) -> str:
     """Return the document that a rule lets stay, in words."""
     if rule.by == "field":
-        name = {"time": ("oldest", "newest")}.get(rule.compared, ("lowest", "highest"))[rule.last]
-        return message(f"the {name} by {{field}}", {"field": rule.field})
-    name = {"id": ("first id", "last id"), "length": ("shortest text", "longest text")}[rule.by][
-        rule.last
-    ]
-    return message(f"the {name}")
+        words = {"time": ("oldest", "newest")}.get(rule.compared, ("lowest", "highest"))
+        return message(_IN_WORDS[words[rule.last]], {"field": rule.field})
+    words = {"id": ("first", "last"), "length": ("shortest", "longest")}[rule.by]
+    return message(_IN_WORDS[words[rule.last]])
 
 
 def preview(review: Review, groups: Groups, rule: KeepRule) -> RulePreview:

@@ -168,6 +168,14 @@ class Store(Protocol):
         seed gives the same documents in the same order while none is written.
         """
 
+    def full_text(self, words: str, meta: IndexMeta, limit: int) -> tuple[list[str], int]:
+        """Return the ids of at most `limit` documents whose text has all words, and their number.
+
+        Documents with the words in a row come first. A cluster analyzes words as it does the text.
+        In a file, the first call reads all texts, and so does one after documents were added or
+        removed; without FTS5 in SQLite, it raises StoreError.
+        """
+
     def some_ids(self, count: int) -> list[str]:
         """Return the ids of at most `count` documents, with tokens or without, in any order.
 

@@ -134,6 +134,32 @@ def test_errors_name_options_as_esdedup_review_has_them(visit: Visit) -> None:
     assert "this page is read-only: start esdedup review with --write" in page
 
 
+def test_search_finds_words(visit: Visit) -> None:
+    visitor = visit(write=True)
+    page = plain(visitor.get("/search", params={"words": "voted council"}).text)
+    assert "3 documents with these words a" in page
+    page = visitor.get("/search", params={"words": "the RIVER"}).text
+    assert "1 document with these words" in page
+    assert '<mark class="differs">the river</mark>' in page
+    # Chinese is written without spaces.
+    assert "1 document with these words" in visitor.get("/search?words=读书会").text
+    assert "0 documents with these words" in visitor.get("/search?words=书会读").text
+    assert "0 documents with these words" in visitor.get("/search?words=%22*(%26").text
+    # A phrase is similar to no document as a whole.
+    page = plain(visitor.post("/search", data={"text": "over the canal"}).text)
+    assert "No document is similar as a whole. 1 document with these words" in page
+    visitor.review.index.add([{"id": "new", "text": "A canal for the boats of the town hall."}])
+    assert "2 documents with these words" in visitor.get("/search?words=canal").text
+
+
+def test_a_search_by_id_shows_the_document_and_keeps_the_form(visit: Visit) -> None:
+    visitor = visit()
+    page = plain(visitor.get("/search?id=a2").text)
+    assert "The document that you search for a2 The council met" in page
+    wrong = visitor.get("/search?id=a22")
+    assert (wrong.status_code, 'value="a22"' in wrong.text) == (404, True)
+
+
 def test_search_marks_the_differences(visit: Visit) -> None:
     visitor = visit(show=["city"])
     page = visitor.get("/search?id=a2&threshold=0.5&number=5").text
@@ -283,7 +309,7 @@ def test_exported_judgements_are_read_back(visit: Visit) -> None:
     assert str(read.url).endswith("/judge?read=2&kept=1")
     assert index.judgements.read().pairs == (before.pairs[0], later)
     page = visitor.settled("/judge?read=2&kept=1")
-    assert "1 of 2 judgements were kept; the others have newer ones. 2 judged" in page
+    assert "1 of 2 judgements were kept; the others have newer ones. 2" in page
     for broken in ("{", answer.text + "[]", "5", '{"left": "a"}'):
         read = visitor.post("/judgements/read", data={"lines": broken})
         assert read.status_code == 400

@@ -111,16 +111,21 @@ def judge(page: Page) -> set[tuple[str, ...]]:
         key, verdict = KEYS[int(left[1:3]) % 2] if left[0] == right[0] == "f" else KEYS[2]
         press(page, key)
         # This looks again sooner than `expect` does.
-        said.filter(has_text=f" {number} judged").wait_for()
+        said.filter(has_text=judged_so_far(number)).wait_for()
         # The next verdict is under the same finger.
         assert button.bounding_box() == place
         judged.add((*sorted((left, right)), verdict))
     press(page, "d")
-    said.filter(has_text=f" {JUDGED + 1} judged").wait_for()
+    said.filter(has_text=judged_so_far(JUDGED + 1)).wait_for()
     press(page, "u")
-    expect(said).to_have_text(f"{JUDGED} judged")
+    expect(said).to_have_text(judged_so_far(JUDGED))
     assert {verdict for *_, verdict in judged} == {verdict for _, verdict in KEYS}
     return judged
+
+
+def judged_so_far(number: int) -> re.Pattern[str]:
+    """What Judge shows after some judgements."""
+    return re.compile(rf"\b{number} (of about \d+ )?judged")
 
 
 def export(page: Page) -> None:
@@ -202,7 +207,7 @@ def test_look_judge_decide_and_undo(
     with Reviewing(tmp_path, *options) as app:
         page = open_page(app.url)
         go(page, "Judge")
-        expect(page.get_by_role("status")).to_contain_text(f"{JUDGED} judged")
+        expect(page.get_by_role("status")).to_have_text(judged_so_far(JUDGED))
         export(page)
         decide_on_groups(page)
         with esdedup.open(place.target, place.index) as opened:
@@ -330,3 +335,54 @@ def test_the_newest_stay(target: list[str], tmp_path: Path, open_page: OpenPage)
         delete(page)
         page.goto(app.at(page, "/document?id=en-10"))
         expect(page.get_by_role("heading", level=1)).to_have_text("en-10")
+
+
+@local
+def test_a_slider_shows_the_pairs_at_the_border(
+    target: list[str], tmp_path: Path, open_page: OpenPage
+) -> None:
+    """And what a person judged below the threshold is counted apart, and can be left out."""
+    index(tmp_path, target, families(12))
+    with Reviewing(tmp_path, *target, "--write") as app:
+        page = open_page(app.url)
+        go(page, "Threshold")
+        slider = page.get_by_role("slider", name="Threshold")
+        expect(slider).to_have_value("0.8")
+        expect(page.get_by_text("the threshold of the groups,")).to_be_visible()
+        before = page.locator("#border li").first.inner_text()
+        slider.focus()
+        for _ in range(20):
+            press(page, "ArrowLeft")
+        expect(page.get_by_text("At 0.6, ")).to_be_visible()
+        expect(page.locator("#border li").first).not_to_have_text(before)
+        expect(page.locator("#border li.above").last).to_contain_text(re.compile(r"0\.[67]"))
+        expect(page.locator("#border li.below").first).to_contain_text(re.compile(r"0\.[345]"))
+        assert barriers(page) == []
+        page.goto(app.at(page, "/compare?left=f07-0&right=f08-0"))
+        press(page, "d")
+        expect(page.get_by_role("status")).to_contain_text("judged duplicates")
+        go(page, "Decide")
+        duplicates = page.locator("dd.number").nth(1)
+        count = int(duplicates.inner_text())
+        expect(page.get_by_role("main")).to_contain_text("only because you judged so")
+        page.get_by_role("link", name="Leave them out").press("Enter")
+        expect(page.get_by_role("link", name="Include them")).to_be_visible()
+        assert int(duplicates.inner_text()) < count
+
+
+@pytest.mark.on_every_server
+@pytest.mark.parametrize("place", ["local", "opensearch"], indirect=True)
+def test_words_are_found_and_in_chinese(
+    place: Place, target: list[str], tmp_path: Path, open_page: OpenPage
+) -> None:
+    index(tmp_path, target, articles())
+    with Reviewing(tmp_path, *target, "--show", "title") as app:
+        page = open_page(app.url, locale="zh-CN")
+        expect(page.get_by_role("heading", level=1)).to_contain_text("重复")
+        page.get_by_role("link", name="搜索", exact=True).first.press("Enter")
+        press(page, "/")
+        page.keyboard.type("夜里在东部沿海登陆")
+        page.keyboard.press("Enter")
+        expect(page.locator(":focus")).to_have_text("3 个文档含有这些词")
+        expect(page.locator("main mark").first).to_have_text("夜里在东部沿海登陆")
+        assert barriers(page) == []

@@ -213,7 +213,27 @@ def changes(
             TextPiece(end_of_text[: 4 * _CONTEXT]),
             TextPiece("", left_out=len(end_of_text) - 4 * _CONTEXT),
         )
-    return (*changed, *_between(end_of_text, first=not pairs, last=bool(pairs)))
+    return (*changed, *_between(end_of_text, first=False, last=True))
+
+
+def around(text: str, spans: Sequence[Difference]) -> tuple[TextPiece, ...]:
+    """Return some places of a text with a few words around each; its beginning without places."""
+    if not spans:
+        return _first_words(text)
+    text_pieces: list[TextPiece] = []
+    end_of_last = 0
+    for position, (start, end, kind) in enumerate(spans):
+        text_pieces += _between(text[end_of_last:start], first=not position, last=False)
+        text_pieces.append(TextPiece(text[start:end], kind))
+        end_of_last = end
+    return (*text_pieces, *_between(text[end_of_last:], first=False, last=True))
+
+
+def _first_words(text: str) -> tuple[TextPiece, ...]:
+    beginning = 4 * _CONTEXT
+    if len(text) <= beginning:
+        return (TextPiece(text),)
+    return TextPiece(text[:beginning]), TextPiece("", left_out=len(text) - beginning)
 
 
 def _replaced(old: str, new: str) -> tuple[tuple[str, Kind], tuple[str, Kind]]:

@@ -1,6 +1,8 @@
 """Texts of documents for a page: differences marked, long ones cut, fields beside them."""
 
+import itertools
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -11,6 +13,7 @@ from esdedup.review.messages import message
 from esdedup.review.shown.difference import (
     Difference,
     TextPiece,
+    around,
     changes,
     differences,
     outside_passages,
@@ -25,6 +28,9 @@ from esdedup.text.normalise import normalise
 
 _MOST = 200_000
 """Characters of each text on a page. A browser shows a few megabytes with effort."""
+_WORDS = re.compile(r"\w+")
+_MOST_PLACES = 5
+"""Places of a text with words that a list shows."""
 _EXCERPT = 1_500
 """Characters of a text in a list of them."""
 
@@ -241,6 +247,23 @@ def alone(document: Document, meta: IndexMeta, show: Sequence[str]) -> Shown:
 def excerpt(document: Document, meta: IndexMeta, fields: Sequence[str]) -> Shown:
     """Return a document with the beginning of its text, and some fields."""
     return _shown(document, text_at(document.source, meta.text_fields) or "", [], fields, _EXCERPT)
+
+
+def with_words(document: Document, words: str, meta: IndexMeta, fields: Sequence[str]) -> Shown:
+    """Return a document with the places of its text that have words, which are marked."""
+    text = text_at(document.source, meta.text_fields) or ""
+    terms = sorted({*_WORDS.findall(words)}, key=len, reverse=True)
+    in_a_row = r"\W+".join(map(re.escape, _WORDS.findall(words)))
+    spans: list[Difference] = []
+    for pattern in (in_a_row, "|".join(map(re.escape, terms))):
+        matches = re.finditer(pattern, text, re.IGNORECASE) if pattern else []
+        spans = [
+            Difference(*match.span(), "differs")
+            for match in itertools.islice(matches, _MOST_PLACES)
+        ]
+        if spans:
+            break
+    return Shown(document.id, around(text, spans), fields_beside(document, fields))
 
 
 def measured(

@@ -83,9 +83,34 @@ async function follow(shown) {
     shown.innerHTML = await answer.text();
     setTimeout(follow, 700, shown);
   } catch {
-    shown.textContent = "esdedup review does not answer: it may have ended.";
+    shown.textContent = document.body.dataset.gone;
   }
 }
+
+// While a person moves the slider, its line moves, and the pairs at the border follow.
+let moved = 0;
+
+async function showBorder(slider) {
+  moved += 1;
+  const latest = moved;
+  const answer = await fetch(`${slider.dataset.border}?other=${slider.value}`);
+  if (answer.ok && latest === moved) {
+    document.getElementById("border").innerHTML = await answer.text();
+  }
+}
+
+document.addEventListener("input", (event) => {
+  const slider = event.target;
+  if (!slider.dataset.border) return;
+  const line = document.getElementById("other-line");
+  const { left, scale, floor } = line.dataset;
+  const x = Number(left) + (Number(slider.value) - Number(floor)) * Number(scale);
+  line.setAttribute("x1", x);
+  line.setAttribute("x2", x);
+  document.getElementById("other-value").textContent = slider.value;
+  clearTimeout(slider.waiting);
+  slider.waiting = setTimeout(showBorder, 150, slider);
+});
 
 document.addEventListener("DOMContentLoaded", () => {
   const shown = document.querySelector("[data-progress]");

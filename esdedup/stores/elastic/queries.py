@@ -375,3 +375,13 @@ def query_of(id: str, indices: Collection[str]) -> Query:
         return {"ids": {"values": [id]}}
     index, id_in_index = place
     return {"bool": {"filter": [{"ids": {"values": [id_in_index]}}, {"term": {"_index": index}}]}}
+
+
+def full_text_body(words: str, text_fields: Sequence[str], limit: int) -> Body:
+    """Return the body of a search for documents with all words, those with them in a row first."""
+    fields = [*text_fields]
+    common = {"query": words, "fields": fields, "lenient": True}
+    all_words = {"multi_match": {**common, "type": "cross_fields", "operator": "and"}}
+    in_a_row = {"multi_match": {**common, "type": "phrase", "boost": 10}}
+    query = {"bool": {"must": [all_words], "should": [in_a_row]}}
+    return {"size": limit, "_source": False, "query": query}

@@ -58,6 +58,7 @@ from esdedup.stores.elastic.queries import (
     candidates_body,
     candidates_of,
     documents_of,
+    full_text_body,
     grouped,
     ids_in_indices,
     other_scheme,
@@ -575,6 +576,15 @@ class ClusterStore:
         with contextlib.closing(pages):
             hits = itertools.islice(itertools.chain.from_iterable(pages), count)
             return documents_of(hits, with_indices=self.has_places())
+
+    def full_text(self, words: str, meta: IndexMeta, limit: int) -> tuple[list[str], int]:
+        body = full_text_body(words, meta.text_fields, limit)
+        hits, total = self.cluster.search(self._path, body)
+        documents = documents_of(hits, with_indices=self.has_places())
+        return [
+            document.id if document.index is None else id_with_place(document.index, document.id)
+            for document in documents
+        ], total
 
     def some_ids(self, count: int) -> list[str]:
         if self._mappings() is None:

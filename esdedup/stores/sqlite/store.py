@@ -43,6 +43,7 @@ from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
 from esdedup.stores.sqlite.documents import COLUMNS, DocumentTable
+from esdedup.stores.sqlite.full_text import FullText
 from esdedup.stores.sqlite.listing import Listing, listed_as
 from esdedup.stores.sqlite.ranked import RankedCandidates
 from esdedup.stores.sqlite.rows import NO_MARKS, NumberedRow, Row, with_raw
@@ -96,6 +97,7 @@ class LocalStore:
         self.index = index
         self.window = Window()
         self._sizes = sizes
+        self._full_text: FullText | None = None
 
     @property
     def where(self) -> str:
@@ -288,6 +290,16 @@ class LocalStore:
     def ids_with_indices(self, ids: Sequence[str]) -> list[str]:
         return []
 
+    def full_text(self, words: str, meta: IndexMeta, limit: int) -> tuple[list[str], int]:
+        with self._reading() as tables:
+            query = f"SELECT count(*), max(number) FROM {tables.documents.tables.documents}"
+            version = tables.db.execute(query).fetchone()
+        if self._full_text is None:
+            self._full_text = FullText()
+        if not self._full_text.is_of(version):
+            self._full_text.read(self.scan([*meta.text_fields], meta), meta.text_fields, version)
+        return self._full_text.find(words, limit)
+
     def some_ids(self, count: int) -> list[str]:
         if self.meta() is None:
             return []
@@ -346,6 +358,9 @@ class LocalStore:
         return store
 
     def close(self) -> None:
+        if self._full_text is not None:
+            self._full_text.close()
+            self._full_text = None
         self._database.close()
 
     @contextmanager

@@ -640,3 +640,29 @@ def test_a_document_that_is_no_json(store: Store) -> None:
     for value in (float("nan"), object(), "\ud800"):
         with pytest.raises(esdedup.exceptions.RecordError, match="'bad'"):
             store.write([document("bad", value=value)])
+
+
+# Words
+
+
+def test_texts_are_searched_for_words(open_store: OpenStore) -> None:
+    store = open_store()
+    store.create(META)
+    texts = {
+        "1": "The old Bridge over the river is closed",
+        "2": "Over the bridge: an old river",
+        "3": "A closed book",
+        "zh": "台风预计明天夜里在东部沿海登陆",
+    }
+    write(store, [document(id, ["a"], text=text) for id, text in texts.items()])
+    store.refresh()
+    ids, total = store.full_text("BRIDGE river", META, 10)
+    assert (sorted(ids), total) == (["1", "2"], 2)
+    # In a row comes first.
+    assert store.full_text("over the river", META, 1) == (["1"], 2)
+    assert store.full_text("东部沿海", META, 10) == (["zh"], 1)
+    assert store.full_text("closed tomorrow", META, 10) == ([], 0)
+    assert store.full_text('" ( *', META, 10) == ([], 0)
+    write(store, [document("4", ["a"], text="A bridge of boats on the river")])
+    store.refresh()
+    assert store.full_text("bridge river", META, 1)[1] == 3
