@@ -180,8 +180,29 @@ class _Unpacked(io.RawIOBase):
         return size
 
 
+class _Filled(io.RawIOBase):
+    """A stream whose reads are short at its end only: members of a .gz may be a few bytes long."""
+
+    def __init__(self, stream: gzip.GzipFile) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = 0
+        while size < len(buffer) and (data := self._stream.read(len(buffer) - size)):
+            buffer[size : size + len(data)] = data
+            size += len(data)
+        return size
+
+
+def _unpacked_gzip(file: BinaryIO) -> BinaryIO:
+    return io.BufferedReader(_Filled(gzip.GzipFile(fileobj=file)), 1 << 16)
+
+
 _UNPACKED_BY: dict[str, Callable[[BinaryIO], Any]] = {
-    ".gz": lambda file: gzip.GzipFile(fileobj=file),
+    ".gz": _unpacked_gzip,
     ".zst": lambda file: io.BufferedReader(_Unpacked(file)),
     ".bz2": bz2.BZ2File,
     ".xz": lzma.LZMAFile,
