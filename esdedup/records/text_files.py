@@ -181,19 +181,30 @@ class _Unpacked(io.RawIOBase):
 
 
 class _Filled(io.RawIOBase):
-    """A stream whose reads are short at its end only: members of a .gz may be a few bytes long."""
+    """A stream whose reads are short at its end only: members of a .gz may be a few bytes long.
+
+    What comes before a fault is returned, and the next read raises it.
+    """
 
     def __init__(self, stream: gzip.GzipFile) -> None:
         self._stream = stream
+        self._fault: Exception | None = None
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
+        if self._fault is not None:
+            raise self._fault
         size = 0
-        while size < len(buffer) and (data := self._stream.read(len(buffer) - size)):
-            buffer[size : size + len(data)] = data
-            size += len(data)
+        try:
+            while size < len(buffer) and (data := self._stream.read1(len(buffer) - size)):
+                buffer[size : size + len(data)] = data
+                size += len(data)
+        except (*_FAULTS, OSError, EOFError) as fault:
+            if not size:
+                raise
+            self._fault = fault
         return size
 
 

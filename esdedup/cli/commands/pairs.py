@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Exit
 
-from esdedup import Limits, UsageError
+from esdedup import Limits, Scheme, UsageError
 from esdedup.cli import output
 from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, warn_of_records
@@ -76,8 +76,9 @@ def pairs_command(
     if to_file and k is not None:
         raise UsageError("-k can't be combined with a file of --output, which has all pairs")
 
-    def show(pairs: SimilarPairs, texts_of: TextsOf) -> None:
+    def show(pairs: SimilarPairs, texts_of: TextsOf, scheme: Scheme | None) -> None:
         message(*pairs.warnings(limits))
+        bound = output.in_brackets(_bound(pairs, limits, scheme))
         place = "file" if files else "index"
         message(output.repeated_ids(pairs.repeated, place))
         if pairs.copies and not sets.against:
@@ -85,7 +86,6 @@ def pairs_command(
             message(f"{having} the text of an earlier one: listed with the first of each text only")
         if results.is_standard_output:
             results.write_lines(pairs, k)
-            bound = output.in_brackets(pairs.measure.bound_of_pairs(limits))
             message(f"{count(len(pairs), 'pair')} of {count(len(pairs.ids), 'document')}{bound}")
             _warn_of_others(pairs, k)
         elif results.output is not None:
@@ -94,7 +94,6 @@ def pairs_command(
             details = {"output": str(results.output.resolve())}
             output.print_counts(counts, as_json, title=str(results.output), details=details)
         elif not as_json:
-            bound = output.in_brackets(pairs.measure.bound_of_pairs(limits))
             _show_table(pairs, texts_of, _SHOWN if k is None else k, bound)
         else:
             for pair in itertools.islice(pairs, k):
@@ -131,7 +130,13 @@ def pairs_command(
         output.warn_before(index, limits)
         with output.Progress() as progress:
             pairs = index.pairs(source=sets.source or (), limits=limits, on_step=progress.step)
-        show(pairs, index.texts_of(limits))
+        show(pairs, index.texts_of(limits), index.scheme)
+
+
+def _bound(pairs: SimilarPairs, limits: Limits, scheme: Scheme | None) -> str | None:
+    """Return in words which pairs are listed. scheme: None if it follows from the limits."""
+    settled = limits if scheme is None else scheme.chosen(limits).settled(limits)
+    return pairs.measure.bound_of_pairs(settled)
 
 
 def _in_files(
@@ -140,7 +145,7 @@ def _in_files(
     sets: SetOptions,
     limits: Limits,
     dead_letter: DeadLetterFile,
-    show: Callable[[SimilarPairs, TextsOf], None],
+    show: Callable[[SimilarPairs, TextsOf, Scheme | None], None],
 ) -> None:
     """Show the pairs of files. The exit status is 1 if records were skipped."""
     scheme, text_field = of_files.scheme_and_fields(limits.distance, cosine=limits.cosine)
@@ -163,7 +168,7 @@ def _in_files(
             pairs, read = opened.enter_context(running)
         without_words = int((~read.columns.filled).sum()) - pairs.blank
         warn_of_records(read.repeated, without_words)
-        show(pairs, read.texts_of)
+        show(pairs, read.texts_of, scheme)
         if read.failed:
             message(f"{read.failed} of {read.read} records were skipped: see {letters.path}")
             raise Exit(1)
