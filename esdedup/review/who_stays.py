@@ -55,7 +55,7 @@ class Staying(NamedTuple):
     value: str
 
 
-class Change(NamedTuple):
+class StayingChange(NamedTuple):
     """A group in which another document would stay.
 
     before, after: the document that stays.
@@ -78,7 +78,7 @@ class RulePreview:
     rule: str
     groups: int
     changed: int
-    examples: list[Change]
+    examples: list[StayingChange]
 
 
 def rule_of(parameters: Parameters) -> KeepRule | None:
@@ -130,7 +130,7 @@ def preview(review: Review, groups: Groups, rule: KeepRule) -> RulePreview:
     ids = [id for change in shown for id in change]
     texts = _read(review, ids, [*index.meta.text_fields, *names, *paths])
     examples = [
-        Change(*(staying(review, texts[id], rule) for id in change))
+        StayingChange(*(staying(review, texts[id], rule) for id in change))
         for change in shown
         if {*change} <= texts.keys()
     ]

@@ -217,7 +217,8 @@ def listed(*arguments: str) -> set[str]:
     """The options of a help, other than those of schemes."""
     shown = run(*arguments).out
     options = re.findall(r"^  (?:-\w, )?(--?[a-z-]+)", shown[shown.index("Options:") :], re.M)
-    return set(options) - {"--json", "--help", "-h", "--scheme", "--sketch", "--bits", "--passages"}
+    of_schemes = {"--scheme", "--sketch", "--bits", "--vectors", "--passages"}
+    return set(options) - of_schemes - {"--json", "--help", "-h"}
 
 
 @pytest.mark.parametrize("command", ["clean", "decontaminate", "pairs"])

@@ -196,7 +196,7 @@ def test_wrong_arguments_are_named() -> None:
         (["a"], {"threshold": 2.0}, "threshold 2.0"),
         (["a"], {"treshold": 0.5}, "did you mean 'threshold'"),
         ([{"body": "a"}], {"text_field": "body"}, "did you mean 'text'"),
-        (["a"], {"column": "body"}, "use records, text, against, "),
+        (["a"], {"column": "body"}, "use records, text, vector, against, "),
     ):
         with pytest.raises(esdedup.EsdedupError, match=said):
             esdedup.dedup(records, **options)

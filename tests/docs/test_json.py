@@ -231,6 +231,7 @@ def test_a_scheme_has_the_fields_that_the_reference_gives() -> None:
     schemes = [
         "--signature 8 --bits phash:64",
         "--bits phash:64:hex:all",
+        "--vectors embedding:64",
         "--passages --fold marks --punctuation",
         "--weights weights.tsv",
         "--server",

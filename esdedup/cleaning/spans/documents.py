@@ -25,8 +25,8 @@ _BYTES_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Spans:
-    """Spans of documents that repeat others, by document and start, as arrays of shape (n,).
+class CutSpans:
+    """CutSpans of documents that repeat others, by document and start, as arrays of shape (n,).
 
     document: its number.
     start: the first character in its text.
@@ -50,9 +50,9 @@ class Spans:
         """The arrays by their names."""
         return {**vars(self)}
 
-    def picked(self, rows: I64 | slice) -> Spans:
+    def picked(self, rows: I64 | slice) -> CutSpans:
         """Return some spans."""
-        return Spans(**{name: column[rows] for name, column in self.columns.items()})
+        return CutSpans(**{name: column[rows] for name, column in self.columns.items()})
 
     def __len__(self) -> int:
         return self.document.size
@@ -89,7 +89,7 @@ class CutDocuments:
     """
 
     corpus: Corpus
-    spans: Spans
+    spans: CutSpans
     cuts: Cuts
     dropped: I64
     report: CleanReport
@@ -102,7 +102,7 @@ class CutDocuments:
         """Return what `to_arrays` returned before."""
         dropped = arrays.pop("dropped")
         cuts = {name[4:]: arrays.pop(name) for name in [*arrays] if name.startswith("cut_")}
-        return CutDocuments(corpus, Spans(**arrays), Cuts(**cuts), dropped, report)
+        return CutDocuments(corpus, CutSpans(**arrays), Cuts(**cuts), dropped, report)
 
     def to_arrays(self) -> Arrays:
         """Return arrays to save."""
@@ -157,7 +157,7 @@ class CutDocuments:
 
 @dataclass(frozen=True, repr=False)
 class SpansTable(Tabular):
-    """Spans that came before, with where they and their first occurrences are."""
+    """CutSpans that came before, with where they and their first occurrences are."""
 
     decisions: CutDocuments
     columns: ClassVar[dict[str, str]] = {

@@ -29,7 +29,7 @@ from esdedup.cleaning.spans.cutting import (
     SpanRule,
     TextBlock,
 )
-from esdedup.cleaning.spans.documents import CutDocuments, Cuts, Spans
+from esdedup.cleaning.spans.documents import CutDocuments, Cuts, CutSpans
 from esdedup.cleaning.spans.repeated import (
     FrequentWindows,
     RepeatedSpans,
@@ -310,7 +310,7 @@ class SpanSearch:
         documents = order[spans[:, 0]]
         sorted_rows = np.lexsort((spans[:, 1], documents))
         spans, originals = spans[sorted_rows], originals[sorted_rows]
-        table = Spans(
+        table = CutSpans(
             documents[sorted_rows],
             spans[:, 3],
             spans[:, 4],
@@ -377,7 +377,7 @@ class SpanSearch:
         unordered[order] = np.concatenate(places)
         return unordered
 
-    def _samples(self, corpus: Corpus, hashed: _Hashed, spans: Spans) -> list[dict[str, object]]:
+    def _samples(self, corpus: Corpus, hashed: _Hashed, spans: CutSpans) -> list[dict[str, object]]:
         """Return spans from all over the corpus, each with the text around it."""
         if not len(spans):
             return []

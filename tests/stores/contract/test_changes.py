@@ -176,8 +176,8 @@ def test_documents_are_put_back_into_their_index_with_their_routing(
     held = store.hold(list(routed))
     assert {one.document.id: one.routing for one in held} == routed
     assert store.change([Change(one, None) for one in held]).updated == 6
-    # Another index and another shard: a create alone would not notice.
-    place.call("PUT", "/_doc/0?routing=elsewhere", document("0", ["0y"]).source)
+    # Another shard of its index: a create alone would not notice.
+    second.call("PUT", "/_doc/0?routing=elsewhere", document("0", ["0y"]).source)
     report = store.restore(held)
     assert (report.created, [each.id for each in report.failures]) == (5, ["0"])
     store.refresh()
