@@ -74,6 +74,8 @@ def item(page: Page, id: str) -> Locator:
 def search(page: Page) -> None:
     """By an id, with differences marked, and a result compared, by keyboard alone."""
     keys, focused = page.keyboard, page.locator(":focus")
+    # The page loads again when the groups are found.
+    expect(page.get_by_role("heading", level=1)).to_contain_text("repeat others")
     keys.press("Tab")
     expect(focused).to_have_text("Skip to the content")
     go(page, "Search")

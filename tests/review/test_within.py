@@ -39,7 +39,7 @@ def test_a_search_is_in_the_scope_of_its_document(tmp_path: Path) -> None:
     assert ids_of(by_text.text) == {"a1", "a2", "b1", "none"}
     assert "of any scope: source" in by_text.text
     lacking = visitor.get("/search", params={"id": "none"})
-    assert ids_of(lacking.text) == set()
+    assert ids_of(lacking.text) == {"none"}
     assert "The document lacks a value of" in lacking.text
 
 

@@ -72,10 +72,21 @@ document.addEventListener("submit", (event) => {
   event.target.dataset.sent = "yes";
 });
 
+let leaving = false;
+window.addEventListener("beforeunload", () => {
+  leaving = true;
+});
+
 // Show the progress of a job, and its result when it ends.
 async function follow(shown) {
   try {
     const answer = await fetch(shown.dataset.progress);
+    if (answer.status !== 200 && leaving) {
+      // Reloading would stop the page that a person opened just now.
+      leaving = false;
+      setTimeout(follow, 3000, shown);
+      return;
+    }
     if (answer.status !== 200) {
       window.location.reload();
       return;
