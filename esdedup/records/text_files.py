@@ -193,7 +193,7 @@ class _Filled(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         if self._fault is not None:
             raise self._fault
         size = 0
