@@ -115,9 +115,13 @@ def check_names(names: Iterable[str], arguments: Collection[str]) -> None:
     """Raise UsageError for a name that is not an argument, with a suggestion."""
     for name in names:
         if name not in arguments:
-            close_names = difflib.get_close_matches(name, arguments, 1)
-            # Another call has `text_field` or `id_field`.
-            close_names += [word for word in name.split("_")[:1] if word in arguments]
+            # Some calls have `text` and `id`, and others `text_field` and `id_field`.
+            close_names = [
+                argument
+                for argument in arguments
+                if name.startswith(f"{argument}_") or argument.startswith(f"{name}_")
+            ]
+            close_names += difflib.get_close_matches(name, arguments, 1)
             if close_names:
                 advice = f"did you mean {close_names[0]!r}?"
             else:
