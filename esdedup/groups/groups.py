@@ -34,7 +34,7 @@ from esdedup.exceptions import UsageError
 from esdedup.groups.conflicts import Conflicts, conflicts_among
 from esdedup.groups.constraints import Constraints, JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
-from esdedup.models import Unattached
+from esdedup.models import StoredDocument, Unattached
 from esdedup.runs.places import place_in, repeated_in
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
@@ -292,6 +292,17 @@ class Groups(Tabular):
             return True
         label = value_at(source, self.grouping.conflict)
         return compared(label) == compared(label_at(self.labels, row))
+
+    def is_unchanged(self, row: int, document: StoredDocument, digest: str | None) -> bool:
+        """Return whether a document is the one that was compared: by its id, text and label.
+
+        digest: of its text now.
+        """
+        return (
+            digest == self.digest(row)
+            and not document.is_ambiguous
+            and self.has_same_label(row, document.source)
+        )
 
     @cached_property
     def repeated(self) -> int:

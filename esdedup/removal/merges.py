@@ -171,16 +171,11 @@ class GroupMerges:
             self.meta.text_fields,
             self.meta.scheme.normalisation,
         )
-
-        def is_unchanged(document: StoredDocument) -> bool:
-            row = row_of[document.id]
-            return (
-                digests.get(document.id) == self.groups.digest(row)
-                and not document.is_ambiguous
-                and self.groups.has_same_label(row, document.source)
-            )
-
-        return {document.id: document for document in stored if is_unchanged(document)}
+        return {
+            document.id: document
+            for document in stored
+            if self.groups.is_unchanged(row_of[document.id], document, digests.get(document.id))
+        }
 
     def _entries(self, page: list[I64]) -> tuple[list[Entry], list[Failure]]:
         """Return the documents to change as they are logged, and those that can't be."""

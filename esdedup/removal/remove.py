@@ -458,19 +458,10 @@ class Dedup:
         paths = [*self.meta.text_fields, *self.merge.paths, *self.groups.label_paths]
         documents = self.store.hold(list(row_of), paths)
         digests = self._digests(documents)
-
-        def is_intact(document: StoredDocument) -> bool:
-            row = row_of[document.id]
-            return (
-                digests.get(document.id) == self.groups.digest(row)
-                and not document.is_ambiguous
-                and self.groups.has_same_label(row, document.source)
-            )
-
         return {
             document.id: self.merge.values_in(document.source)
             for document in documents
-            if is_intact(document)
+            if self.groups.is_unchanged(row_of[document.id], document, digests.get(document.id))
         }
 
     def _is_kept(self, entry: Entry, originals: Mapping[str, Values]) -> bool:
