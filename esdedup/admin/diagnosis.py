@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
-from esdedup.admin.roles import RIGHTS, ROLES, Needs, Part
+from esdedup.admin.roles import ROLES, Role, role
 from esdedup.exceptions import EsdedupError
-from esdedup.index import Index
 from esdedup.index import open as open_index
 from esdedup.stores import Cluster, ClusterStore
 from esdedup.stores.connection import Connection
-from esdedup.stores.judgements import PREFIX
 
 _PRIVILEGES = "/_security/user/_has_privileges"
 _NO_SECURITY = frozenset({400, 403, 404, 405, 500, 501})
@@ -58,33 +57,25 @@ class Diagnosis:
 def diagnose(target: Connection | Path, name: str) -> Diagnosis:
     """Return what the index of a name is; what can't be read is a problem of the result."""
     connection = _shown(target) if isinstance(target, Connection) else None
+    diagnosis = Diagnosis(None, connection)
     try:
         with open_index(target, name) as index:
-            return _of_index(index, connection)
+            if isinstance(index.store, ClusterStore):
+                cluster = index.store.cluster
+                diagnosis = replace(
+                    diagnosis, store=cluster.product, rights=rights_of(cluster, name)
+                )
+            statistics = index.statistics()
+            return replace(
+                diagnosis,
+                store=diagnosis.store or statistics.store,
+                scheme=index.meta.full_scheme.id,
+                documents=statistics.documents,
+                sketched=statistics.sketched,
+                bytes=statistics.bytes,
+            )
     except EsdedupError as error:
-        return Diagnosis(None, connection, problem=without_addresses(str(error), target))
-
-
-def _of_index(index: Index, connection: str | None) -> Diagnosis:
-    store = index.store
-    product, rights = None, None
-    if isinstance(store, ClusterStore):
-        product, rights = store.cluster.product, rights_of(store.cluster, store.index)
-    try:
-        statistics, scheme = index.statistics(), index.meta.full_scheme
-    except EsdedupError as error:
-        target = store.cluster.connection if isinstance(store, ClusterStore) else Path()
-        problem = without_addresses(str(error), target)
-        return Diagnosis(product, connection, rights=rights, problem=problem)
-    return Diagnosis(
-        product or statistics.store,
-        connection,
-        scheme=scheme.id,
-        documents=statistics.documents,
-        sketched=statistics.sketched,
-        bytes=statistics.bytes,
-        rights=rights,
-    )
+        return replace(diagnosis, problem=without_addresses(str(error), target))
 
 
 def rights_of(cluster: Cluster, index: str) -> Rights | None:
@@ -94,40 +85,43 @@ def rights_of(cluster: Cluster, index: str) -> Rights | None:
     """
     if cluster.is_opensearch:
         return None
-    patterns: dict[Part, str] = {"index": index, "judgements": f"{PREFIX}{index}"}
-    grants = [RIGHTS[right]["elasticsearch"] for needs in ROLES.values() for right in _names(needs)]
-    in_cluster = {privilege for grant in grants for privilege in grant.get("cluster", ())}
-    on_index = {privilege for grant in grants for privilege in grant.get("index", ())}
+    # A move needs rights on a second index, which nobody has named.
+    roles = {
+        name: role(name, "elasticsearch", index)
+        for name, needs in ROLES.items()
+        if "other" not in needs
+    }
     body = {
-        "cluster": sorted(in_cluster),
-        "index": [{"names": [*patterns.values()], "privileges": sorted(on_index)}],
+        "cluster": sorted(
+            {privilege for rights in roles.values() for privilege in _of_cluster(rights)}
+        ),
+        "index": [grant for rights in roles.values() for grant in _on_indices(rights)],
     }
     answer = cluster.ask("POST", _PRIVILEGES, body, allowed=_NO_SECURITY)
     if answer.status != 200:
         return None
-    # A move needs rights on a second index, which nobody has named.
-    names = [name for name, needs in ROLES.items() if "other" not in needs]
-    allowed = [name for name in names if _has_all(answer.body, ROLES[name], patterns)]
-    return Rights(tuple(allowed), tuple(name for name in names if name not in allowed))
+    allowed = [name for name, rights in roles.items() if _has_all(answer.body, rights)]
+    return Rights(tuple(allowed), tuple(name for name in roles if name not in allowed))
 
 
-def _names(needs: Needs) -> list[str]:
-    return [right for rights in needs.values() for right in rights]
+def _of_cluster(role: Role) -> list[str]:
+    return cast(list[str], role["cluster"])
 
 
-def _has_all(answer: Mapping[str, object], needs: Needs, patterns: Mapping[Part, str]) -> bool:
+def _on_indices(role: Role) -> list[dict[str, list[str]]]:
+    return cast(list[dict[str, list[str]]], role["indices"])
+
+
+def _has_all(answer: Mapping[str, object], role: Role) -> bool:
     """Return whether an answer grants every right of a role."""
-    cluster, indices = answer["cluster"], answer["index"]
-    assert isinstance(cluster, Mapping)
-    assert isinstance(indices, Mapping)
-    for part, pattern in patterns.items():
-        for right in needs.get(part, ()):
-            grant = RIGHTS[right]["elasticsearch"]
-            if not all(cluster[privilege] for privilege in grant.get("cluster", ())):
-                return False
-            if not all(indices[pattern][privilege] for privilege in grant.get("index", ())):
-                return False
-    return True
+    cluster = cast(Mapping[str, bool], answer["cluster"])
+    indices = cast(Mapping[str, Mapping[str, bool]], answer["index"])
+    return all(cluster[privilege] for privilege in _of_cluster(role)) and all(
+        indices[name][privilege]
+        for grant in _on_indices(role)
+        for name in grant["names"]
+        for privilege in grant["privileges"]
+    )
 
 
 def _shown(connection: Connection) -> str:

@@ -17,9 +17,7 @@ from esdedup.stores.judgements import PREFIX
 Product = Literal["elasticsearch", "opensearch"]
 Role = dict[str, object]
 """A role in the form of a product's API."""
-Part = Literal["index", "other", "judgements"]
-"""A command's index, a second one, and the index of judgements."""
-Needs = Mapping[Part, Sequence[str]]
+Needs = Mapping[Literal["index", "other", "judgements"], Sequence[str]]
 """Names of rights on a command's index, on a second one, and on the index of judgements."""
 
 ROLES_PATHS: Mapping[Product, str] = {

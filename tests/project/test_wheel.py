@@ -46,9 +46,14 @@ def oldest_packages() -> list[str]:
     return [f"{match[1]}=={match[2]}" for match in oldest if match is not None]
 
 
+def without_python_settings() -> dict[str, str]:
+    """Return the environment variables without those that change what Python imports."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
 def environment_of(python: Path, folder: Path, *requirements: str) -> Path:
     """Return the folder of programs of an empty environment with the requirements."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    clean = without_python_settings()
     subprocess.run([python, "-m", "venv", folder], check=True, env=clean)
     pip = [str(folder / "bin" / "pip"), "install", "--quiet", *requirements]
     done = subprocess.run(pip, check=False, env=clean, capture_output=True, text=True)
@@ -58,7 +63,7 @@ def environment_of(python: Path, folder: Path, *requirements: str) -> Path:
 
 def check_main_job(programs: Path, folder: Path) -> None:
     """Assert that the main job runs on the samples, with the tokens of every environment."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    clean = without_python_settings()
     outputs = []
     for command in (
         "examples",
