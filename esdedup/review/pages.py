@@ -77,7 +77,7 @@ class Review:
     folder: of the logs.
     jobs: work in the background.
     group_search: finds the groups of duplicates, and keeps them.
-    group_list: the groups as a list, with what it shows of each.
+    group_list: the groups as a list, with their titles and values of fields.
     decisions: those of this session.
     with_options: returns a message with options in place of the settings in backticks. A command
         passes it; without it a page shows messages as the library writes them.

@@ -1,4 +1,4 @@
-"""Which document of a group stays: by another keep rule, at once, before groups are found by it."""
+"""Preview which document of a group stays by another keep rule, before groups are found by it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ _IN_WORDS = {
     "highest": "the highest by {field}",
     "lowest": "the lowest by {field}",
 }
-"""What each rule lets stay."""
+"""The document that each rule lets stay."""
 _BY_FIELD = WORDS_OF_RULES[4:]
 
 
@@ -47,7 +47,7 @@ class Staying(NamedTuple):
 
     id: of the document.
     title: the first shown field, or the beginning of its text.
-    value: what the rule compares, in words.
+    value: that the rule compares, in words.
     """
 
     id: str
@@ -67,7 +67,7 @@ class StayingChange(NamedTuple):
 
 @dataclass(frozen=True)
 class RulePreview:
-    """What another keep rule would change.
+    """The groups that another keep rule would change.
 
     rule: in the form of `keep`.
     groups: number of those that were looked at.

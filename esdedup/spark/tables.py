@@ -63,7 +63,7 @@ class JobTables(Run):
 
         work: None for Spark's checkpoint folder, or for a temporary one if Spark runs on this
         machine. name: of the folder, from which the same job resumes if it fails. Raises UsageError
-        if there is no folder, and errors as `errors_of_tasks`.
+        without a folder, and the errors of `errors_of_tasks`.
         """
         folder = f"{_parent_of(spark, work)}/{name or f'esdedup-{uuid.uuid4().hex}'}"
         tables = JobTables(spark, folder, result, resumes=name is not None)

@@ -42,7 +42,7 @@ class Expected:
 def expected(
     texts: list[str], size: int, most: int = 1, drop_over: float = 0.9, earlier: int = 0
 ) -> Expected:
-    """Return what is left of texts without windows that came before."""
+    """Return the rest of texts without windows that came before."""
     split = [[word.casefold() for word in _WORD.findall(text)] for text in texts]
     dropped = set[int]()
     cuts = _cuts(split, size, most, earlier, dropped)

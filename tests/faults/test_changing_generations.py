@@ -157,7 +157,7 @@ class Generations:
         return ran
 
     def run(self, job: str) -> None:
-        """Run a command, and undo what it removed; compare all after each."""
+        """Run a command, and undo its removals; compare all documents after each."""
         if job in ("backfill", "stale"):
             self.job("backfill", *(["--stale"] if job == "stale" else []))
         elif job in ("pairs", "group"):

@@ -119,7 +119,7 @@ def with_values(server: Secured, name: str) -> None:
 
 
 def after(action: str, made: Prepare = filled) -> Prepare:
-    """The index after duplicates were taken out. made: as it was before."""
+    """Return what removes duplicates from the index that `made` makes."""
 
     def prepare(server: Secured, name: str) -> None:
         made(server, name)

@@ -229,7 +229,7 @@ def _differing(
 
 
 def title_of(document: Document, fields: Sequence[str]) -> str:
-    """Return the value of the first shown field that is no image; "" without one."""
+    """Return the value of the first shown field of text, not of an image; "" without one."""
     names = [name for name in fields if not isinstance(name, ImageField)]
     value = value_at(document.source, names[0]) if names else None
     return "" if value is None else str(value)

@@ -81,14 +81,11 @@ window.addEventListener("beforeunload", () => {
 async function follow(shown) {
   try {
     const answer = await fetch(shown.dataset.progress);
-    if (answer.status !== 200 && leaving) {
-      // Reloading would stop the page that a person opened just now.
-      leaving = false;
-      setTimeout(follow, 3000, shown);
-      return;
-    }
     if (answer.status !== 200) {
-      window.location.reload();
+      // Reloading would stop the page that a person opened just now.
+      if (leaving) setTimeout(follow, 3000, shown);
+      else window.location.reload();
+      leaving = false;
       return;
     }
     shown.innerHTML = await answer.text();

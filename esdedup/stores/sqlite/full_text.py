@@ -94,7 +94,7 @@ class FullText:
 
 
 def _spaced(text: str) -> str:
-    """Return a text in which each character that is a word of its own stands alone."""
+    """Return a text with spaces around each character that is a word."""
     # A lone surrogate can't be written.
     writable = text[:_MOST_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
     return _ALONE.sub(r" \1 ", writable)
