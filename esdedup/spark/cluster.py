@@ -7,6 +7,7 @@ code of the tasks, which neither plans nor Spark's pages show.
 
 import json
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -81,7 +82,8 @@ def read_index(
     compress: gzip requests and answers.
     waits: for other clients, see `Connection`.
 
-    Raises UsageError for wrong arguments, IndexNotFound, and the errors of the store.
+    Warns of indices behind the name that lack the fields, and are left out. Raises UsageError for
+    wrong arguments, IndexNotFound, and the errors of the store.
     """
     check_list("fields", fields)
     if reserved := {"id", "text"} & {*fields}:
@@ -96,6 +98,8 @@ def read_index(
         Share(1, slices)
         point = store.open_point(keep_alive)
         has_several = store.write_index() is not None
+        if (warning := store.unattached().warning) is not None:
+            warnings.warn(warning, stacklevel=2)
     schema = StructType().add("id", "string", False)
     for name in ("text", *fields):
         schema.add(name, "string")

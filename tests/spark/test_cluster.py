@@ -194,6 +194,18 @@ def test_groups_are_written(spark: SparkSession, url: str, name: str) -> None:
     assert ours(url, name) == {**alone, "d1": smaller["d1"]}
 
 
+def test_indices_without_the_fields_are_left_out_with_a_warning(
+    spark: SparkSession, url: str, name: str
+) -> None:
+    made(url, f"{name}-1", 3)
+    call(url, "PUT", f"/{name}-2")
+    for index in (f"{name}-1", f"{name}-2"):
+        call(url, "PUT", f"/{index}/_alias/{name}")
+    with pytest.warns(UserWarning, match=f"index '{name}-2' has no esdedup fields"):
+        df = read_index(spark, url, name, slices=1)
+    assert df.count() == 3
+
+
 def test_arguments_are_checked(spark: SparkSession, url: str) -> None:
     df = spark.createDataFrame([("a",)], "id string")
     with pytest.raises(esdedup.UsageError, match="no column 'digest'"):
