@@ -117,7 +117,8 @@ def text(path: Path) -> str:
 def test_scripts_that_figures_come_from_exist() -> None:
     # Deleted ones are named with the commit that has them.
     named = re.compile(r"`(?:python -m )?(benchmarks[\w./]+)[^`]*`(?! at\scommit)")
-    for page, written in PAGES.items():
+    results = {str(path): text(path) for path in (ROOT / "benchmarks/results").glob("*.md")}
+    for page, written in {**PAGES, **results}.items():
         for name in named.findall(written):
             module = name.replace(".", "/")
             paths = [ROOT / each for each in (name, module, f"{module}.py")]
