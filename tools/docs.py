@@ -17,13 +17,15 @@ A page has these examples, which share one folder with a copy of `examples/`:
   `<!-- run -->` it is run, and a `text` block directly after it has its output.
 
 `...` in an output stands for anything. The mark `<!-- cluster -->` before a block says that it
-needs a cluster, `<!-- not run -->` that it is not run.
+needs a cluster, `<!-- engines -->` that it needs Ray and Daft, `<!-- not run -->` that it is not
+run.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import io
 import os
 import re
@@ -49,7 +51,7 @@ from tools.commands import COMMANDS, OPTIONS, commands_page
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference" / "commands.md"
 _BLOCK = re.compile(
-    r"^(?:<!-- (?P<mark>cluster|not run|run) -->\n)?"
+    r"^(?:<!-- (?P<mark>cluster|engines|not run|run) -->\n)?"
     r'```(?P<kind>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<body>.*?)^```$',
     re.MULTILINE | re.DOTALL,
 )
@@ -108,11 +110,17 @@ def needs_cluster(page: str) -> bool:
     return any(block.mark == "cluster" for block in blocks_of(page))
 
 
-def rewritten(page: str, url: str | None = None, fill: bool = False) -> str:
+def needs_engines(page: str) -> bool:
+    """Return whether a page has examples that need Ray and Daft."""
+    return any(block.mark == "engines" for block in blocks_of(page))
+
+
+def rewritten(page: str, url: str | None = None, fill: bool = False, engines: bool = False) -> str:
     """Return the page with the output that its examples print now.
 
     url: a cluster for the examples that need one; without it, they stay as they are.
     fill: write output after commands that have none in the page too.
+    engines: also run the examples that need Ray and Daft.
 
     Raises ExampleFailed if an example ends with another exit status than the page says.
     """
@@ -129,7 +137,10 @@ def rewritten(page: str, url: str | None = None, fill: bool = False) -> str:
                 assert printed is not None
                 body = shown(printed, body)
             printed = None
-            if block.runs and (url is not None or block.mark != "cluster"):
+            missing = (block.mark == "cluster" and url is None) or (
+                block.mark == "engines" and not engines
+            )
+            if block.runs and not missing:
                 body, printed = runner.run(block)
             parts += [page[last : block.start], body]
             last = block.end
@@ -358,11 +369,12 @@ def main() -> None:
     parser.add_argument("pages", nargs="*", type=Path)
     options = parser.parse_args()
     url = os.environ.get("ESDEDUP_TEST_ELASTICSEARCH_URL")
+    engines = all(importlib.util.find_spec(name) for name in ("daft", "ray"))
     failed = False
     for path in options.pages or pages():
         before = path.read_text("utf-8")
         try:
-            after = rewritten(before, url, options.fill)
+            after = rewritten(before, url, options.fill, engines)
         except ExampleFailed as error:
             print(f"{path}: {error}", file=sys.stderr)
             failed = True

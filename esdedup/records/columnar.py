@@ -1,7 +1,7 @@
 """Read tables: Parquet, and Arrow files and streams (`esdedup[parquet]`).
 
 Only the requested columns are read, in parts, so memory does not grow with the file. Values become
-those of JSON (docs/how-to/parquet-and-datasets.md). A row with another value is rejected alone.
+those of JSON (docs/reference/files.md). A row with another value is rejected alone.
 """
 
 import datetime

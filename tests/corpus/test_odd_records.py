@@ -1,4 +1,4 @@
-"""The table of odd ids and texts in docs/reference/python.md: one rule for every reader."""
+"""The table of odd ids and texts in docs/reference/python/index.md: one rule for every reader."""
 
 import csv
 import json

@@ -18,6 +18,7 @@ from tools.docs import (
     check_command,
     esdedup_commands,
     needs_cluster,
+    needs_engines,
     pages,
     rewritten,
     shown,
@@ -34,13 +35,7 @@ def runs(page: str) -> bool:
 
 
 def marks(page: str) -> list[pytest.MarkDecorator]:
-    """Each command on Spark starts a JVM; tests/spark runs the same without. Ray starts a cluster.
-
-    Ray and Daft are in the dependency group `engines`, as they are large.
-    """
-    if re.search("^import ray", page, re.MULTILINE):
-        # Ray warns of its own names.
-        return [pytest.mark.nightly, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+    """Each command on Spark starts a JVM; tests/spark runs the same without."""
     return [pytest.mark.nightly] if "pyspark" in page else []
 
 
@@ -59,6 +54,14 @@ def example_page(request: pytest.FixtureRequest) -> tuple[str, str | None]:
 def test_examples_print_what_the_page_shows(example_page: tuple[str, str | None]) -> None:
     page, url = example_page
     assert rewritten(page, url) == page
+
+
+# Ray and Daft are large, and Ray warns of its own names.
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if needs_engines(page)])
+def test_examples_on_engines_print_what_the_page_shows(name: str) -> None:
+    assert rewritten(PAGES[name], engines=True) == PAGES[name]
 
 
 def test_the_reference_of_commands_is_made_from_the_program() -> None:
@@ -126,7 +129,7 @@ def test_scripts_that_figures_come_from_exist() -> None:
 
 
 def test_every_public_name_is_in_the_reference() -> None:
-    page = text(NAMES["docs/reference/python.md"])
+    page = "\n".join(text(path) for path in sorted((ROOT / "docs/reference/python").glob("*.md")))
     for module in (esdedup, esdedup.files, esdedup.results):
         shown = re.findall(rf"^::: {module.__name__}\.(\w+)$", page, re.MULTILINE)
         assert sorted(shown) == sorted(module.__all__)
