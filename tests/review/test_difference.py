@@ -75,5 +75,45 @@ def test_excerpts_keep_the_differences() -> None:
     assert pieces(text, [], 1_500) == ((text[:1_500], "", 0), ("", "", len(text) - 1_500))
 
 
-def test_long_texts_are_not_aligned() -> None:
-    assert differences("a " * 40_000, "b", SCHEME) is None
+@pytest.mark.parametrize(
+    ("words", "between"),
+    [
+        ([f"word{number}" for number in range(20_000)], " "),
+        ([chr(0x4E00 + number) for number in range(3_000)], ""),
+    ],
+)
+def test_long_texts_are_aligned_by_the_passages_that_they_share(
+    words: list[str], between: str
+) -> None:
+    rng = random.Random(3)
+    left = rng.choices(words, k=60_000)
+    right = [*left]
+    for place in range(1_000, 60_000, 7_000):
+        right[place] = "NEW"
+    # A part of it is elsewhere in the other text.
+    right = [*right[:30_500], *right[31_000:50_500], *right[30_500:31_000], *right[50_500:]]
+    found = marked(between.join(left), between.join(right))
+    changed = {other.strip() for _, _, other in found if 0 < len(other) < 10}
+    assert changed == {"NEW"}
+    assert len([other for _, _, other in found if "NEW" in other]) == 9
+    moved = between.join(left[30_500:31_000])
+    assert [text.strip() for _, text, _ in found if len(text) > 10] == [moved]
+    assert [text.strip() for _, _, text in found if len(text) > 10] == [moved]
+
+
+@pytest.mark.parametrize("words", [["same"], ["one", "two", "three"], [*"abcdefghijklmnop"]])
+def test_texts_of_the_same_words_over_and_over_are_aligned_too(words: list[str]) -> None:
+    rng = random.Random(4)
+    left = " ".join(rng.choices(words, k=12_000))
+    right = f"{left[:20_000]} NEW {left[20_000:]}"
+    for one, other in ((left, right), (left, "none of these words"), ("", left)):
+        found = differences(one, other, SCHEME)
+        assert found is not None
+        for text, spans in zip((one, other), found, strict=True):
+            edges = [edge for span in spans for edge in span[:2]]
+            assert edges == sorted(edges)
+            assert not edges or edges[-1] <= len(text)
+
+
+def test_longer_texts_than_any_page_shows_are_not_aligned() -> None:
+    assert differences("a " * 600_000, "b", SCHEME) is None

@@ -1,9 +1,8 @@
 """Mark every difference between two texts, and cut them to excerpts around the differences.
 
-Texts are aligned by words and single other characters with Levenshtein's distance (RapidFuzz, bit
-by bit in parallel after Hyyrö, 2003). A difference is *ignored* if the comparison sees the same
-words there: a difference in case, punctuation or spaces. It is judged together with what touches
-it, because a symbol may be a part of a word.
+Texts are aligned by words and single other characters (`alignment`). A difference is *ignored* if
+the comparison sees the same words there: a difference in case, punctuation or spaces. It is judged
+together with what touches it, because a symbol may be a part of a word.
 """
 
 import itertools
@@ -11,8 +10,8 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from rapidfuzz.distance import Levenshtein
 
+from esdedup.review.shown.alignment import Region, aligned
 from esdedup.sketch.scheme import Scheme
 from esdedup.text.arrays import I64
 from esdedup.text.characters import IGNORED, MARK, WORD, character_classes, code_points
@@ -20,8 +19,8 @@ from esdedup.text.highlight import MarkedText
 from esdedup.text.normalise import normalise
 from esdedup.text.words import tokenise
 
-_MOST_UNITS = 60_000
-"""Words and other characters of a text that are aligned: about a second for two such texts."""
+_MOST_UNITS = 1_000_000
+"""Words and other characters of a text that are aligned: about two seconds for two such texts."""
 _MOST_BESIDE = 20
 """Units on either side of a difference that decide whether it is ignored."""
 _EDGE = 120
@@ -89,29 +88,13 @@ def differences(
     return left_differences, right_differences
 
 
-class _Region(NamedTuple):
-    """Units of the left text in place of which the right text has others.
-
-    left_start, left_end: rows of the units of the left text.
-    right_start, right_end: rows of those of the right text.
-    """
-
-    left_start: int
-    left_end: int
-    right_start: int
-    right_end: int
-
-
-def _regions(
-    left_units: Sequence[str], right_units: Sequence[str], scheme: Scheme
-) -> list[_Region]:
+def _regions(left_units: Sequence[str], right_units: Sequence[str], scheme: Scheme) -> list[Region]:
     """Return the regions of different units, in order; those that touch each other are one."""
     left_keys = normalise(left_units, scheme.normalisation)
     right_keys = normalise(right_units, scheme.normalisation)
-    regions: list[_Region] = []
-    for step in Levenshtein.opcodes(left_keys, right_keys):
-        region = _Region(step.src_start, step.src_end, step.dest_start, step.dest_end)
-        if step.tag == "equal":
+    regions: list[Region] = []
+    for region, is_equal in aligned(left_keys, right_keys):
+        if is_equal:
             rows = zip(
                 range(region.left_start, region.left_end),
                 range(region.right_start, region.right_end),
@@ -119,7 +102,7 @@ def _regions(
             )
             # Equal once normalised: each unit is a difference that is judged by itself.
             regions += [
-                _Region(left, left + 1, right, right + 1)
+                Region(left, left + 1, right, right + 1)
                 for left, right in rows
                 if left_units[left] != right_units[right]
             ]
@@ -157,7 +140,7 @@ def _edges(text: str) -> list[int]:
 def _kinds(
     left_units: Sequence[str],
     right_units: Sequence[str],
-    regions: Sequence[_Region],
+    regions: Sequence[Region],
     scheme: Scheme,
 ) -> list[Kind]:
     """Return whether the comparison sees each region of different units, with what touches it."""
