@@ -444,7 +444,8 @@ class _Writer:
         """Skip rows that the policy leaves out, or refuse them as failures; return the counts."""
         if self.policy.action == "skip":
             return IngestReport(skipped=len(verdicts))
-        self._refuse({row: f"it is {verdict.reason}" for row, verdict in verdicts.items()})
+        measure = self.batch.meta.scheme.chosen(self.policy.limits).measure
+        self._refuse({row: f"it is {verdict.reason(measure)}" for row, verdict in verdicts.items()})
         return IngestReport(failed=len(verdicts))
 
     def _turns(self, verdicts: Mapping[int, Verdict]) -> Iterator[list[int]]:

@@ -12,6 +12,7 @@ from esdedup.models import MARKS, Fields
 from esdedup.search.scopes import warning_of_missing
 from esdedup.search.warnings import lacking_recall
 from esdedup.sketch.limits import ACTING, Limits
+from esdedup.sketch.measures import Measure
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.within import Within
 
@@ -122,13 +123,12 @@ class Verdict:
         marks: Fields = {name: ours.get(name) for name in MARKS}
         return Verdict(**{**marks, "group": marks["group"] or id})
 
-    @property
-    def reason(self) -> str:
-        """The verdict in words, for messages."""
+    def reason(self, measure: Measure) -> str:
+        """Return the verdict in words, for messages. measure: by which documents are compared."""
         original = self.original_name or self.original
-        if self.distance is not None:
-            return f"a near-duplicate of {original!r} (Hamming distance {self.distance})"
-        return f"a near-duplicate of {original!r} (Jaccard similarity {self.similarity:.3f})"
+        value = self.similarity if self.distance is None else self.distance
+        assert value is not None
+        return f"a near-duplicate of {original!r} ({measure.words} {measure.text(value)})"
 
     def fields(self) -> dict[str, object]:
         """Return the marks to add to our field."""

@@ -188,6 +188,16 @@ def test_documents_that_arrive_are_marked(place: Place, batches: int) -> None:
         assert marks == {"r07": None, "near00": "r07", "near04": None, "r08": None}
 
 
+def test_documents_that_arrive_are_refused_with_their_cosine(folder: Path) -> None:
+    write_lines(
+        folder / "d.jsonl", [{"id": id, "embedding": numbers(id)} for id in ("r07", "near01")]
+    )
+    options = ["--vectors", f"embedding:{SIZE}", "--on-duplicate", "fail"]
+    ran = run_command("index", "d.jsonl", *options, "--db", "x.db", "-i", "d")
+    assert (ran.status, ran.json[0]["created"], ran.json[0]["failed"]) == (1, 1, 1)
+    assert "d.jsonl:2: it is a near-duplicate of 'r07' (cosine 0.980)" in ran.err
+
+
 def test_wrong_vectors_go_to_the_dead_letter(folder: Path) -> None:
     lines: list[Any] = records()
     lines[3]["embedding"] = lines[3]["embedding"][:-1]
