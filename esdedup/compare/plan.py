@@ -39,6 +39,7 @@ class Plan:
     keep: the order of precedence; never "auto".
     sketching: the scheme of this sketch alone, to read and sketch texts; None to read tokens.
     label_fields: whose values documents keep, and results show.
+    is_unsketched: texts are stored without digests and tokens; nothing is compared by these.
     """
 
     meta: IndexMeta
@@ -47,6 +48,7 @@ class Plan:
     keep: KeepRule
     sketching: Scheme | None
     label_fields: tuple[str, ...] = ()
+    is_unsketched: bool = False
 
     @staticmethod
     def of_index(

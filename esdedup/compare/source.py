@@ -111,6 +111,8 @@ def part_of_texts(
     keys: of the keep rule, unless by words. on_sketched: called with the number of texts so far.
     """
     by_words = plan.keep.by == "words"
+    if plan.is_unsketched and not by_words:
+        return _part_of_unsketched(ids, texts, plan, keys, beside)
     sketches = sketch(texts, plan.scheme, with_vocabulary=by_words, on_sketched=on_sketched)
     if sketches.vocabulary is not None and sketches.words is not None:
         keys = plan.keep.keys_by_words(sketches.vocabulary, sketches.words)
@@ -125,6 +127,24 @@ def part_of_texts(
         Strings.of(texts),
         keys,
         sketches.words,
+        beside.scopes,
+        beside.labels,
+    )
+
+
+def _part_of_unsketched(
+    ids: Strings, texts: Sequence[str], plan: Plan, keys: Strings, beside: Beside
+) -> Part:
+    """Return documents with their texts, and zeros for what is not computed of these."""
+    count = len(texts)
+    return Part(
+        ids,
+        np.zeros((count, 2), np.uint64),
+        np.ones(count, np.bool_),
+        np.zeros((count, 0), plan.dtype),
+        Strings.of(texts),
+        keys,
+        np.zeros(count, np.int64),
         beside.scopes,
         beside.labels,
     )

@@ -1,6 +1,7 @@
 """Arrays mapped from temporary files, which the system can drop from memory and read again."""
 
 import math
+import mmap
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -39,6 +40,20 @@ def mapped_zeros(folder: Path, shape: tuple[int, ...], dtype: DType[Scalar]) -> 
             # Else a full disk ends the process when a page is written.
             os.posix_fallocate(file.fileno(), 0, size)
         return _of_file(file, shape, dtype)
+
+
+def release(*arrays: NDArray[np.generic]) -> None:
+    """Drop the pages of mapped arrays from the memory of the process; the files keep them.
+
+    Other arrays stay. Pages that are read again are mapped again.
+    """
+    for array in arrays:
+        base: object = array
+        while isinstance(base, np.ndarray):
+            base = base.base
+        # Windows has no such call, and drops pages when memory gets short.
+        if isinstance(base, mmap.mmap) and hasattr(base, "madvise"):
+            base.madvise(mmap.MADV_DONTNEED)
 
 
 def _of_file(file: IO[bytes], shape: tuple[int, ...], dtype: DType[Scalar]) -> NDArray[Scalar]:

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from esdedup.text.arrays import I64, Mask, Ragged, spanned
 from esdedup.text.fold import Table, fold
-from esdedup.text.normalise import Normalisation, lengths_of, normalise
+from esdedup.text.normalise import Normalisation, acting_characters, lengths_of, normalise
 from esdedup.text.shingles import Shingling, shingle
-from esdedup.text.words import PlacedWords, place
+from esdedup.text.words import PlacedWords, place, places_of_words
 
 Span = tuple[int, int]
 Marked = Literal["", "shared", "differs"]
@@ -120,6 +120,15 @@ def placed(text: str, normalisation: Normalisation, shingling: Shingling, seed: 
     words = place(normalised, shingling, seed)
     starts, ends = _original(text, normalisation, words.starts, words.ends)
     return PlacedWords(words.hashes, starts, ends)
+
+
+def placed_words(
+    text: str, normalisation: Normalisation, shingling: Shingling, seed: int
+) -> tuple[I64, I64]:
+    """Return the starts and the ends of the words of the normalised text, in the text itself."""
+    (normalised,) = normalise([text], normalisation)
+    starts, ends = places_of_words(normalised, shingling, seed)
+    return _original(text, normalisation, starts, ends)
 
 
 def _runs(values: NDArray[np.generic]) -> Iterator[tuple[int, int, int]]:
@@ -230,28 +239,37 @@ def _original_without_fold(
         return starts, ends
     first, last = list[I64](), list[I64]()
     position = 0
-    lengths = lengths_of(text, normalisation)
-    for line in [text] if lengths is not None else _lines(text):
-        # The place in the text of each character of the normalised line.
-        lengths = lengths_of(line, normalisation)
+    for lines in _stretches(text, acting_characters(text, normalisation)):
+        # The place in the text of each character of the normalised lines.
+        lengths = lengths_of(lines, normalisation)
         if lengths is not None:
-            characters = position + np.repeat(np.arange(len(line)), lengths)
+            characters = position + np.repeat(np.arange(len(lines)), lengths)
             first.append(characters)
             last.append(characters + 1)
         else:
-            positions = position + np.arange(len(line))
-            tracked = _Tracked(line, normalisation, positions, positions + 1).normalise()
+            positions = position + np.arange(len(lines))
+            tracked = _Tracked(lines, normalisation, positions, positions + 1).normalise()
             first.append(tracked.starts)
             last.append(tracked.ends)
-        position += len(line)
+        position += len(lines)
     return np.concatenate(first)[starts], np.concatenate(last)[ends - 1]
 
 
-def _lines(text: str) -> list[str]:
-    """Return the lines of a text with their line feeds."""
-    lines = [f"{line}\n" for line in text.split("\n")]
-    lines[-1] = lines[-1][:-1]
-    return lines
+def _stretches(text: str, acting: I64) -> list[str]:
+    """Return a text in stretches of lines; each line with an acting character is one of its own.
+
+    acting: the positions of these characters, ascending.
+    """
+    stretches, position = list[str](), 0
+    for character in acting.tolist():
+        if character < position:
+            continue
+        start = text.rfind("\n", 0, character) + 1
+        stretches.append(text[position:start])
+        position = text.find("\n", character) + 1 or len(text)
+        stretches.append(text[start:position])
+    stretches.append(text[position:])
+    return [stretch for stretch in stretches if stretch]
 
 
 def _acts_backwards(character: str) -> bool:

@@ -106,6 +106,13 @@ def lengths_of(text: str, normalisation: Normalisation) -> I64 | None:
     return lengths
 
 
+def acting_characters(text: str, normalisation: Normalisation) -> I64:
+    """Return the positions of characters that may act on those before them, without a fold."""
+    table = _replacements(replace(normalisation, fold=()))
+    kinds = table.kinds.take(code_points(text), mode="clip")
+    return np.flatnonzero(kinds == _ACTING)
+
+
 def _folded(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
     unfolded = replace(normalisation, fold=())
 

@@ -101,10 +101,23 @@ class PlacedWords(NamedTuple):
 def place(text: str, shingling: Shingling, seed: int) -> PlacedWords:
     """Return the tokens of `tokenise` for one text, with their places in it."""
     hashes = tokenise([text], replace(shingling, stop_words=()), seed).hashes
-    spans_of = {"word": _spans_of_words, "char": _spans_of_characters, "jieba": _spans_by_jieba}
-    starts, ends = spans_of[shingling.unit](text, shingling)
+    starts, ends = _places(text, shingling)
     keep = ~np.isin(hashes, xxh3(shingling.stop_words, seed))
     return PlacedWords(hashes[keep], starts[keep], ends[keep])
+
+
+def places_of_words(text: str, shingling: Shingling, seed: int) -> tuple[I64, I64]:
+    """Return the starts and the ends of the tokens of `tokenise` for one text, in characters."""
+    if shingling.stop_words:
+        return place(text, shingling, seed)[1:]
+    # Hashing words takes most of the time, and only stop words are known by their hashes.
+    return _places(text, shingling)
+
+
+def _places(text: str, shingling: Shingling) -> tuple[I64, I64]:
+    """Return the starts and the ends of all tokens of a text, stop words among them."""
+    spans_of = {"word": _spans_of_words, "char": _spans_of_characters, "jieba": _spans_by_jieba}
+    return spans_of[shingling.unit](text, shingling)
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,6 +314,8 @@ def _spans_of_words(text: str, shingling: Shingling) -> tuple[I64, I64]:
     joined = f"\n{text}\n"
     classified = _classified(joined, np.zeros(1, np.int64), shingling)
     starts, ends = _word_spans(classified.points, classified.classes)[:2]
+    if classified.points.size == len(joined):
+        return starts - 1, ends - 1
     is_kept = character_classes(shingling.version).take(code_points(joined)) != IGNORED
     # The position of each character that is not ignored. The joined text has one line feed more at
     # its start.

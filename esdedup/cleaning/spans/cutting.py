@@ -13,8 +13,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import hashed_words
 from esdedup.text.arrays import I64, Mask, Ragged, offsets_of, spanned
 from esdedup.text.cuts import Interval, parts_of, without_words
-from esdedup.text.highlight import placed
-from esdedup.text.words import PlacedWords
+from esdedup.text.highlight import placed_words
 
 Cut = Literal["words", "sentences", "lines"]
 MIN_WORDS = 50
@@ -52,7 +51,7 @@ class SpanRule:
     drop_over: float = 0.9
     cut: Cut = "words"
     hash_mask: int = (1 << 64) - 1
-    words_at_once: int = 1 << 20
+    words_at_once: int = 1 << 17
     bytes_at_once: int = 1 << 20
 
     def __post_init__(self) -> None:
@@ -123,27 +122,26 @@ class Cutter:
         """
         places = [np.empty((0, 2), np.int64)]
         for text, spans in zip(block.texts(), block.spans, strict=True):
-            words = self._placed(text)
-            places.append(
-                np.stack([words.starts[spans[:, 0]], words.ends[spans[:, 1] - 1]], axis=1)
-            )
+            starts, ends = self._placed(text)
+            places.append(np.stack([starts[spans[:, 0]], ends[spans[:, 1] - 1]], axis=1))
         return np.concatenate(places)
 
-    def _placed(self, text: str) -> PlacedWords:
+    def _placed(self, text: str) -> tuple[I64, I64]:
+        """Return the starts and the ends of the words of a text, in characters."""
         scheme = self.scheme
-        return placed(text, scheme.normalisation, scheme.shingling, scheme.seed)
+        return placed_words(text, scheme.normalisation, scheme.shingling, scheme.seed)
 
     def _cut(self, text: str, spans: I64) -> TextCut:
         """Return what a text loses. spans: of the text, as of `cut`."""
-        words = self._placed(text)
-        is_cut = spanned(spans[:, CUT_FROM], spans[:, END], words.starts.size)
+        word_starts, word_ends = self._placed(text)
+        is_cut = spanned(spans[:, CUT_FROM], spans[:, END], word_starts.size)
         if self.rule.cut == "words":
             edges = np.flatnonzero(np.diff(np.concatenate([[False], is_cut, [False]])))
             first, last = edges[::2], edges[1::2]
-            cuts = np.stack([words.starts[first], words.ends[last - 1]], axis=1)
+            cuts = np.stack([word_starts[first], word_ends[last - 1]], axis=1)
         else:
             bounds = np.array(parts_of(text, self.rule.cut), np.int64).reshape(-1, 2)
-            first, last = np.searchsorted(words.starts, bounds.T)
+            first, last = np.searchsorted(word_starts, bounds.T)
             counts = np.diff(offsets_of(is_cut)[np.stack([first, last])], axis=0)[0]
             is_whole = (last > first) & (counts == last - first)
             cuts = bounds[is_whole]
@@ -158,7 +156,7 @@ class Cutter:
         has_words = begins <= finishes
         listed = listed[has_words]
         first_words, ends = positions[begins[has_words]], positions[finishes[has_words]] + 1
-        characters = np.stack([words.starts[first_words], words.ends[ends - 1]], axis=1)
+        characters = np.stack([word_starts[first_words], word_ends[ends - 1]], axis=1)
         lost_bytes = len(_encoded(text)) - len(_encoded(remainder))
         return TextCut(int(is_cut.sum()), lost_bytes, cuts, listed, first_words, ends, characters)
 

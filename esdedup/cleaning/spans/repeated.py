@@ -17,8 +17,13 @@ import numpy as np
 from esdedup.cleaning.spans.partitions import Partitions
 from esdedup.cleaning.spans.windows import anchors_of, window_hashes
 from esdedup.compare.resources import Resources
-from esdedup.stores.memory_mapped import mapped
+from esdedup.stores.memory_mapped import mapped, release
 from esdedup.text.arrays import I64, U64, Mask, Ragged, blocks, offsets_of, ranges, run_starts
+
+_MAPPED_WORDS = 1 << 13
+"""Words of 8 bytes in the 64 KB that Linux maps at once, where one page is read."""
+_BYTES_A_VERIFIED_WORD = 32
+"""Memory of a word that is compared with another: both, their positions, and their pages."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Repetition:
     earlier: int = 0
     only_between: bool = False
     hash_mask: int = (1 << 64) - 1
-    words_at_once: int = 1 << 20
+    words_at_once: int = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -172,6 +177,7 @@ class WindowSearch:
             repeats.add(partition, positions.view(np.uint64), originals[chosen])
             # In documents, as all steps are.
             matched = number * len(words) // len(self._windows)
+            release(words.hashes)
             self.resources.on_step("Matching", matched, len(words))
         return repeats, frequent
 
@@ -238,7 +244,10 @@ class WindowSearch:
     def _verify(self, rows: I64, collisions: list[U64]) -> None:
         """Compare the words of spans with those of their originals."""
         words, size = self.words.hashes, self.repetition.size
-        for block in blocks(rows[:, 2], self.repetition.words_at_once):
+        # Originals are anywhere, so that each of them maps pages of its own.
+        sizes = rows[:, 2] + _MAPPED_WORDS
+        for block in blocks(sizes, self.resources.memory // _BYTES_A_VERIFIED_WORD):
+            release(words)
             start, original, counts = rows[block].T
             positions = ranges(start, counts)
             differs = words[positions] != words[ranges(original, counts)]
@@ -297,6 +306,7 @@ def _candidates(
                 numbers = anchors.rows + np.arange(in_block.hashes.size)
                 anchors.add_by_hash(in_block.hashes, numbers)
                 starts = in_block.starts + words.offsets[block.start]
+                release(words.hashes)
                 yield np.stack([starts, in_block.counts], axis=1)
                 resources.on_step("Finding anchors", block.stop, total)
 
@@ -306,7 +316,11 @@ def _candidates(
             groups = _Groups.of(hashes, numbers)
             counts = np.diff(groups.offsets)
             repeats[groups.positions[np.repeat(counts > repetition.most, counts)]] = True
-    count = int(places_of_anchors[repeats, 1].sum())
+    count = 0
+    for start in range(0, len(places_of_anchors), repetition.words_at_once):
+        places_of_block = slice(start, start + repetition.words_at_once)
+        count += int(places_of_anchors[places_of_block, 1][repeats[places_of_block]].sum())
+        release(places_of_anchors)
     windows = Partitions.of(count, resources, opened)
     for block in blocks(words.counts, repetition.words_at_once):
         first, last = (int(words.offsets[edge]) for edge in (block.start, block.stop))
@@ -318,5 +332,6 @@ def _candidates(
             hashes &= np.uint64(repetition.hash_mask)
             positions = ranges(starts, counts)
             windows.add_by_hash(hashes[positions - first], positions)
+        release(words.hashes, places_of_anchors)
         resources.on_step("Comparing anchors", block.stop, total)
     return windows

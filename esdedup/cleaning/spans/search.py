@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -464,4 +464,6 @@ def span_plan(scheme: Scheme | None, keep: KeepRule, text_fields: Sequence[str])
     scheme = scheme or Scheme()
     # Only words are needed.
     scheme = scheme.only(scheme.banded.wide(1))
-    return Plan.of_texts(scheme, Grouping().limits, keep, text_fields, exact=True)
+    plan = Plan.of_texts(scheme, Grouping().limits, keep, text_fields, exact=True)
+    # The words are hashed later, in their order of precedence.
+    return replace(plan, is_unsketched=True)
