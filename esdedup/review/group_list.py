@@ -12,7 +12,7 @@ import xxhash
 from esdedup.groups.groups import Groups
 from esdedup.index import Index
 from esdedup.review.looked_at import LookedAt
-from esdedup.review.shown.texts import ImageField
+from esdedup.review.shown.texts import ImageField, beginning_of
 from esdedup.runs.run import OnStep
 from esdedup.stores.fields import text_at, value_at
 from esdedup.text.arrays import F64, I64
@@ -242,7 +242,7 @@ class GroupList:
             text = text_at(source, meta.text_fields) or ""
             group_text = GroupText(
                 "" if title is None else str(title),
-                " ".join(text[: 2 * _SNIPPET].split())[:_SNIPPET],
+                beginning_of(text, _SNIPPET),
                 {name: frozenset(values) for name, values in values[head].items()},
             )
             with self._turn:

@@ -28,6 +28,8 @@ _EDGE = 120
 
 _CONTEXT = 60
 """Characters that are shown on either side of a change."""
+_LONGEST_WORD = 20
+"""Characters within which an excerpt ends at a space, so that no word is cut."""
 _MOST_IGNORED = 0.3
 """Ignored differences are marked up to this fraction of the words: more of them hide the others."""
 
@@ -191,18 +193,15 @@ def changes(
         if shown > most:
             break
     end_of_text = second[end_of_last:]
-    if not pairs and len(end_of_text) > 4 * _CONTEXT:
-        return (
-            TextPiece(end_of_text[: 4 * _CONTEXT]),
-            TextPiece("", left_out=len(end_of_text) - 4 * _CONTEXT),
-        )
+    if not pairs:
+        return _beginning(end_of_text)
     return (*changed, *_between(end_of_text, first=False, last=True))
 
 
 def around(text: str, spans: Sequence[Difference]) -> tuple[TextPiece, ...]:
     """Return some places of a text with a few words around each; its beginning without places."""
     if not spans:
-        return _first_words(text)
+        return _beginning(text)
     text_pieces: list[TextPiece] = []
     end_of_last = 0
     for position, (start, end, kind) in enumerate(spans):
@@ -212,11 +211,11 @@ def around(text: str, spans: Sequence[Difference]) -> tuple[TextPiece, ...]:
     return (*text_pieces, *_between(text[end_of_last:], first=False, last=True))
 
 
-def _first_words(text: str) -> tuple[TextPiece, ...]:
-    beginning = 4 * _CONTEXT
-    if len(text) <= beginning:
+def _beginning(text: str) -> tuple[TextPiece, ...]:
+    beginning = first_words(text, 4 * _CONTEXT)
+    if len(beginning) == len(text):
         return (TextPiece(text),)
-    return TextPiece(text[:beginning]), TextPiece("", left_out=len(text) - beginning)
+    return TextPiece(beginning), TextPiece("", left_out=len(text) - len(beginning))
 
 
 def _replaced(old: str, new: str) -> tuple[tuple[str, Kind], tuple[str, Kind]]:
@@ -236,10 +235,24 @@ def _between(text: str, *, first: bool, last: bool) -> list[TextPiece]:
     head, tail = 0 if first else _CONTEXT, 0 if last else _CONTEXT
     if len(text) <= head + tail + _CONTEXT:
         return [TextPiece(text)] if text else []
-    left_out = TextPiece("", left_out=len(text) - head - tail)
-    start_of_text = [TextPiece(text[:head])] if head else []
-    behind = [TextPiece(text[len(text) - tail :])] if tail else []
-    return [*start_of_text, left_out, *behind]
+    start_of_text, end_of_text = first_words(text, head), _last_words(text, tail)
+    left_out = len(text) - len(start_of_text) - len(end_of_text)
+    kept = [TextPiece(start_of_text), TextPiece("", left_out=left_out), TextPiece(end_of_text)]
+    return [piece for piece in kept if piece.text or piece.left_out]
+
+
+def first_words(text: str, most: int) -> str:
+    """Return the beginning of a text up to `most` characters, up to a space if one is near."""
+    if len(text) <= most:
+        return text
+    space = text.rfind(" ", max(0, most - _LONGEST_WORD), most + 1)
+    return text[: most if space <= 0 else space]
+
+
+def _last_words(text: str, most: int) -> str:
+    start = len(text) - most
+    space = text.find(" ", start, start + _LONGEST_WORD)
+    return text[start if space < 0 else space + 1 :]
 
 
 def _touching(units: Sequence[str]) -> int:

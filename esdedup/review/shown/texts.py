@@ -16,6 +16,7 @@ from esdedup.review.shown.difference import (
     around,
     changes,
     differences,
+    first_words,
     outside_passages,
     pieces,
 )
@@ -226,6 +227,13 @@ def _differing(
 ) -> tuple[tuple[str, str, str], ...]:
     """Return the fields of a document that differ from those of the representative, and images."""
     return tuple(field for field in fields if field[2] or field not in of_head)
+
+
+def beginning_of(text: str, most: int) -> str:
+    """Return the first words of a text on one line, with an ellipsis if there are more."""
+    line = " ".join(text[: 2 * most].split())
+    beginning = first_words(line, most)
+    return f"{beginning} …" if len(beginning) < len(line) else line
 
 
 def title_of(document: Document, fields: Sequence[str]) -> str:
