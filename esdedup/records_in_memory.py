@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import NoneType
-from typing import Any, cast, overload
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from esdedup.exceptions import RecordError, UsageError
 from esdedup.models import Document
 from esdedup.records.documents import id_at
 from esdedup.records.merge import Merge, fields_of
+from esdedup.records.record_columns import RowsOfColumns
 from esdedup.search.scopes import scope_paths
 from esdedup.stores.changes import merged
 from esdedup.stores.fields import has_field, quoted, text_of, value_at
@@ -357,35 +357,7 @@ def _sources(
             listed = ", ".join(existing)
             raise UsageError(f"{argument.prefix}there is no column {name!r}. There are: {listed}")
         columns[column] = table.values(existing[column])
-    return table, _Rows(columns)
-
-
-@dataclass(frozen=True)
-class _Rows(Sequence[Mapping[str, object]]):
-    """The rows of columns, each of which is an object only while it is read.
-
-    columns: the values by name. There is at least one column.
-    """
-
-    columns: Mapping[str, list[object]]
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
-
-    @overload
-    def __getitem__(self, row: int) -> Mapping[str, object]: ...
-    @overload
-    def __getitem__(self, row: slice) -> Sequence[Mapping[str, object]]: ...
-    def __getitem__(
-        self, row: int | slice
-    ) -> Mapping[str, object] | Sequence[Mapping[str, object]]:
-        if isinstance(row, slice):
-            return _Rows({name: values[row] for name, values in self.columns.items()})
-        return {name: values[row] for name, values in self.columns.items()}
-
-    def __iter__(self) -> Iterator[Mapping[str, object]]:
-        for values in zip(*self.columns.values(), strict=True):
-            yield dict(zip(self.columns, values, strict=True))
+    return table, RowsOfColumns(columns)
 
 
 def _texts_of_column(
@@ -395,12 +367,17 @@ def _texts_of_column(
 
     A field that is written as a text of its own kind of sketch is no column of texts.
     """
-    if not isinstance(sources, _Rows) or len(text_fields) != 1 or type(text_fields[0]) is not str:
+    if (
+        not isinstance(sources, RowsOfColumns)
+        or len(text_fields) != 1
+        or type(text_fields[0]) is not str
+    ):
         return None
     values = sources.columns.get(text_fields[0])
-    if values is None or not {str, NoneType}.issuperset(map(type, values)):
+    if values is None:
         return None
-    return [cast("str | None", value) or "" for value in values]
+    texts = [value or "" for value in values if value is None or type(value) is str]
+    return texts if len(texts) == len(values) else None
 
 
 def _values(column: Any) -> list[Any]:

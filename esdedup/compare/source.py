@@ -20,7 +20,7 @@ from esdedup.compare.resources import no_step
 from esdedup.ingest.parallel import in_order
 from esdedup.models import WHOLE, Document, Share, value_in
 from esdedup.records.dead_letters import DeadLetter
-from esdedup.records.documents import documents_of
+from esdedup.records.documents import DocumentColumns, document_columns, documents_of
 from esdedup.records.files import BadRecord, Chunk
 from esdedup.runs.places import PlacesOfDocuments
 from esdedup.runs.run import OnStep, Run
@@ -172,16 +172,20 @@ def read_chunk(
 
     is_numbered: as in `FileSource`.
     """
+    columns = chunk.columns(with_json=False)
+    documents = None if columns is None else document_columns(columns, plan.meta, id_field)
+    if documents is not None:
+        return _read_columns(plan, documents, is_numbered=is_numbered)
+    records = [*(chunk.records() if columns is None else columns.records())]
     fields = plan.meta.text_fields
-    records = [*chunk.records()]
     items, bad = documents_of(records, plan.meta, id_field, stored=not is_numbered)
-    documents = [Document(item.id, item.record.source) for item in items]
+    read_documents = [Document(item.id, item.record.source) for item in items]
     part = part_of_texts(
         Strings.of(item.id for item in items),
         [item.text for item in items],
         plan,
-        plan.keep.keys(documents, fields),
-        Beside.of_documents(plan, documents),
+        plan.keep.keys(read_documents, fields),
+        Beside.of_documents(plan, read_documents),
     )
     if not is_numbered:
         part = replace(part, places=PlacesOfDocuments.of(item.record.file for item in items))
@@ -193,6 +197,23 @@ def read_chunk(
     by_file = groupby(record.file for record in records)
     files = [(name, len([*names])) for name, names in by_file]
     return ReadChunk(part, bad, np.array(lines, np.int64), files)
+
+
+def _read_columns(plan: Plan, documents: DocumentColumns, *, is_numbered: bool) -> ReadChunk:
+    """Return documents in columns with their tokens, as `read_chunk`."""
+    records = documents.records
+    identified = map(Document, documents.ids, records.sources)
+    part = part_of_texts(
+        Strings.of(documents.ids),
+        documents.texts,
+        plan,
+        plan.keep.keys(identified, plan.meta.text_fields),
+        Beside.of(plan, records.sources),
+    )
+    if not is_numbered:
+        part = replace(part, places=PlacesOfDocuments.of([records.file] * len(documents.ids)))
+    lines = np.array(records.lines, np.int64)
+    return ReadChunk(part, [], lines, [(records.file, lines.size)])
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,15 @@ from esdedup.records.documents import (
     NewDocument,
     RepeatedIds,
     bad_record,
+    document_columns,
     documents_of,
     encoded,
+    encoded_columns,
     is_ours,
     without,
 )
 from esdedup.records.files import BadRecord, Chunk
+from esdedup.records.record_columns import RecordColumns
 from esdedup.search.scopes import scope_of, scope_paths
 from esdedup.sketch.packed import is_wordless
 from esdedup.stores.base import ALL_PATHS, Store
@@ -280,6 +283,13 @@ def _prepare(
     scope_names: of the fields of the policy's scope; None if no policy needs the texts.
     """
     chunk, meta = chunk_with_meta
+    records = None if fields.routing is not None else chunk.columns(with_json=True)
+    if records is not None:
+        batch = _prepare_columns(fields, scope_names, records, meta)
+        if batch is not None:
+            return batch
+        # The chunk is read already, and its records are looked at one by one.
+        chunk = Chunk(records.records)
     documents, bad = fields.documents_of(chunk, meta)
     compared = documents if scope_names is not None else []
     return _Batch(
@@ -291,6 +301,31 @@ def _prepare(
         [only(document.record.source, scope_names or ()) for document in compared],
         bad,
         fields.encoded(documents, meta),
+    )
+
+
+def _prepare_columns(
+    fields: _RecordFields, scope_names: list[str] | None, records: RecordColumns, meta: IndexMeta
+) -> _Batch | None:
+    """Sketch records in columns, as `_prepare`; None if they have to be looked at one by one."""
+    documents = document_columns(records, meta, fields.id)
+    with_tokens = None if documents is None else encoded_columns(documents, meta)
+    if documents is None or with_tokens is None:
+        return None
+    count = len(documents.ids)
+    texts, scope_fields = list[str](), list[Fields]()
+    if scope_names is not None:
+        texts = documents.texts
+        scope_fields = [only(source, scope_names) for source in records.sources]
+    return _Batch(
+        meta,
+        fields,
+        [documents.have_own_ids] * count,
+        [True] * count,
+        texts,
+        scope_fields,
+        [],
+        with_tokens,
     )
 
 

@@ -128,6 +128,25 @@ class TableRows:
         with _reporting_damage(self.path):
             yield from rows_of(self.batch)
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        names: list[str] = self.batch.schema.names
+        return names
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all values are text, whole numbers, or true or false, of which JSON has any."""
+        return all(map(_is_plain, self.batch.schema.types))
+
+    def columns(self) -> dict[str, list[object]] | None:
+        """Return the values by column; None if one has no form in JSON."""
+        try:
+            with _reporting_damage(self.path):
+                return dict(zip(self.names, map(_values, self.batch.columns), strict=True))
+        except (*_BAD, InputError):
+            return None
+
     def __reduce__(self) -> tuple[object, ...]:
         # pyarrow pickles the whole buffers of which a batch is a part.
         sink = require_pyarrow().BufferOutputStream()
@@ -246,6 +265,13 @@ def _shares_values(kind: _Type) -> bool:
     return any(_shares_values(kind.field(number).type) for number in range(kind.num_fields))
 
 
+def _is_plain(kind: _Type) -> bool:
+    """Return whether any value of a type is one of JSON's."""
+    types = require_pyarrow().types
+    plain = types.is_string, types.is_large_string, types.is_integer, types.is_boolean
+    return any(is_kind(kind) for is_kind in plain)
+
+
 def _decoded(batch: _Batch) -> _Batch:
     """Return a batch whose columns hold each text of a row apart."""
     for position, column in enumerate(batch.columns):
@@ -294,7 +320,10 @@ def copy_rows(
                             table, new_schema, merge, source.new_values, start + 1
                         )
                     if table_stays.any() and table_stays.size == len(table):
-                        writer.write(table if table_stays.all() else _only(table, table_stays))
+                        if not table_stays.all():
+                            table = _only(table, table_stays)
+                        writer.write(table)
+                    del table  # Before the next one is read.
                 if end != stays.size:
                     raise InputError(f"{path} has changed since it was read: it has other rows")
 

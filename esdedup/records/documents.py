@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -11,6 +12,8 @@ from esdedup.exceptions import RecordError
 from esdedup.models import MARKS as MARKS
 from esdedup.models import Document
 from esdedup.records.files import BadRecord, Record, check_unicode
+from esdedup.records.record_columns import RecordColumns
+from esdedup.sketch.kinds.base import ValueField
 from esdedup.sketch.packed import pack
 from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
 from esdedup.sketch.sketch import Tokens, sketch, token_fields
@@ -100,13 +103,68 @@ class NewDocument(NamedTuple):
     text: str
 
 
+@dataclass(frozen=True)
+class DocumentColumns:
+    """Records that all are documents, in columns.
+
+    records: as they were read.
+    ids: of the documents.
+    have_own_ids: whether the ids are not computed from the records' lines.
+    texts: of the text field.
+    """
+
+    records: RecordColumns
+    ids: list[str]
+    have_own_ids: bool
+    texts: list[str]
+
+
+def document_columns(
+    records: RecordColumns, meta: IndexMeta, id_field: str | None
+) -> DocumentColumns | None:
+    """Return the documents of `documents_of`, for records that need no look at each.
+
+    Return None if one record needs it: if a text or an id is missing, or of an unusual type, or if
+    the index reads several fields of texts.
+    """
+    text_field, *other_fields = meta.text_fields
+    if other_fields or len(meta.sketched_with_next) > 1 or isinstance(text_field, ValueField):
+        return None
+    values = records.values(id_field or "id")
+    texts = [text for text in records.values(text_field) if type(text) is str]
+    if not texts or len(texts) < len(values):
+        return None
+    types_of_ids = {*map(type, values)}
+    if types_of_ids == {NoneType} and id_field is None:
+        ids = [f"{records.file}:{line}" for line in records.lines]
+    elif types_of_ids <= {str, int}:
+        ids = [*map(str, values)]
+    else:
+        return None
+    if not all(map(_is_usual_id, ids)):
+        return None
+    return DocumentColumns(records, ids, types_of_ids != {NoneType}, texts)
+
+
+def _is_usual_id(id: str) -> bool:
+    """Return whether an id is one that any index accepts, as nearly every id is."""
+    return id.isascii() and 0 < len(id) <= MAX_ID_BYTES
+
+
+def encoded_columns(documents: DocumentColumns, meta: IndexMeta) -> EncodedDocuments | None:
+    """Return documents with tokens, as `encoded`; None if one has a field of ours."""
+    records, (sketched,) = documents.records, meta.sketched_with_next
+    if _ours_among(records.names(), meta):
+        return None
+    columns = {}
+    if sketched.in_documents:
+        columns[sketched.field] = sketched.scheme, _packed(documents.texts, sketched.scheme)
+    return EncodedDocuments(documents.ids, [*records.json], columns, meta.marks_field)
+
+
 def encoded(documents: Sequence[NewDocument], meta: IndexMeta) -> EncodedDocuments:
     """Return documents with tokens. Raises RecordError if a value has no form in JSON."""
-    fields = frozenset(
-        {meta.marks_field, *(sketched.field for sketched in meta.sketched_with_next)}
-    )
-    names = set[str]().union(*(document.record.source for document in documents))
-    ours = {name for name in names if name in fields or name.startswith(dotted(fields))}
+    ours = _ours_among(set[str]().union(*(document.record.source for document in documents)), meta)
     sources = [_own_json(document, ours) for document in documents]
     columns = {}
     for sketched in meta.sketched_with_next:
@@ -118,13 +176,25 @@ def encoded(documents: Sequence[NewDocument], meta: IndexMeta) -> EncodedDocumen
             texts = [
                 text_at(document.record.source, sketched.text_fields) for document in documents
             ]
-        distinct = [text for text in dict.fromkeys(texts) if text is not None]
-        packed = pack(sketch(distinct, sketched.scheme), sketched.scheme)
-        tokens_of_text: dict[str | None, bytes] = dict(zip(distinct, packed, strict=True))
-        columns[sketched.field] = sketched.scheme, [*map(tokens_of_text.get, texts)]
+        columns[sketched.field] = sketched.scheme, _packed(texts, sketched.scheme)
     return EncodedDocuments(
         [document.id for document in documents], sources, columns, meta.marks_field
     )
+
+
+def _ours_among(names: Collection[str], meta: IndexMeta) -> set[str]:
+    """Return the names of fields that are ours, or below one of ours."""
+    fields = {meta.marks_field, *(sketched.field for sketched in meta.sketched_with_next)}
+    below_ours = dotted(fields)
+    return {name for name in names if name in fields or name.startswith(below_ours)}
+
+
+def _packed(texts: Sequence[str | None], scheme: Scheme) -> list[bytes | None]:
+    """Return the packed tokens of texts, each different text sketched once; None without a text."""
+    distinct = [text for text in dict.fromkeys(texts) if text is not None]
+    packed = pack(sketch(distinct, scheme), scheme)
+    tokens_of_text: dict[str | None, bytes] = dict(zip(distinct, packed, strict=True))
+    return [*map(tokens_of_text.get, texts)]
 
 
 def _own_json(document: NewDocument, ours: Collection[str]) -> str:
@@ -216,8 +286,8 @@ def _any_id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
 def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
     """Return the id of a record, and whether it is the record's own."""
     value = record.source.get(id_field or "id")
-    if type(value) is str and value.isascii() and 0 < len(value) <= MAX_ID_BYTES:
-        return value, True  # Nearly every id is so.
+    if type(value) is str and _is_usual_id(value):
+        return value, True
     if value_at(record.source, id_field or "id") in (None, ""):  # CSV has no null.
         if id_field == PATH:
             return _id_of(record, None)

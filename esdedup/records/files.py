@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain, repeat
 from pathlib import PurePath
 from types import NoneType
-from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args
+from typing import Literal, NoReturn, cast, get_args
 
 import orjson
 
@@ -25,6 +25,9 @@ from esdedup.records.columnar import BadRow, TableRows, check_columns, rows_in
 from esdedup.records.csv_rows import has_whole_rows, rows_in_text
 from esdedup.records.locations import SpooledPipe, look_up
 from esdedup.records.pipes import is_pipe
+from esdedup.records.record_columns import BadRecord as BadRecord
+from esdedup.records.record_columns import ReadByColumns, RecordColumns, RowsOfColumns
+from esdedup.records.record_columns import Record as Record
 from esdedup.records.text_files import (
     COMPRESSED,
     LONGEST,
@@ -37,6 +40,7 @@ from esdedup.records.text_files import (
 )
 from esdedup.stores.to_json import ENCODER, check_depth
 from esdedup.tabular import TableFormat
+from esdedup.text.characters import is_unicode
 
 TextFormat = Literal["jsonl", "csv", "tsv", "text"]
 Format = Literal[TextFormat, TableFormat, "file"]
@@ -112,42 +116,6 @@ _NEXT = re.compile(r"[^\s,]")
 """The beginning of the next element of an array, or its end."""
 
 
-class Record(NamedTuple):
-    """A record of an input.
-
-    file: its path with forward slashes.
-    line: number of the first line, or of an element of a JSON array, from 1.
-    source: its fields.
-    spare_id: the id if the record has none of its own, None for its place.
-    json: the source as JSON in one line that every store accepts, or None.
-    """
-
-    file: str
-    line: int
-    source: Mapping[str, Any]
-    spare_id: str | None = None
-    json: str | None = None
-
-
-@dataclass(frozen=True)
-class BadRecord:
-    """A record that can't be used.
-
-    file: its path with forward slashes.
-    line: as of a `Record`.
-    raw: the record as read.
-    reason: why it can't be used.
-    source: its fields, if it can be read but has no form that every store accepts; of a repeated
-        key the last value.
-    """
-
-    file: str
-    line: int
-    raw: str
-    reason: str
-    source: Mapping[str, Any] | None = None
-
-
 @dataclass(frozen=True)
 class Chunk:
     """Records of a part of a file, which are read on request, maybe by another process.
@@ -158,6 +126,12 @@ class Chunk:
 
     records: Callable[[], Iterable[Record | BadRecord]]
     fields: tuple[str, ...] = ()
+
+    def columns(self, *, with_json: bool) -> RecordColumns | None:
+        """Return the same records by columns; None if they have to be read one by one."""
+        if not isinstance(self.records, ReadByColumns):
+            return None
+        return self.records.columns(with_json=with_json)
 
 
 def format_of(path: str) -> Format:
@@ -244,7 +218,7 @@ def chunks_of_file(
     if format == "parquet" or format == "arrow":
         fields, report = check_file(path, format, encoding), on_bytes or (lambda _: None)
         for tables in rows_in(path, format, columns, sizes.bytes, sizes.documents, report):
-            yield Chunk(partial(_read_tables, name_of(path), tables), fields)
+            yield Chunk(_Tables(name_of(path), tables), fields)
         return
     if format == "file":
         yield from chunks_of_files([path], format, on_bytes, encoding, sizes=sizes)
@@ -283,14 +257,45 @@ def chunks_of_files(
         yield Chunk(partial(_read_files, batch, encoding, sizes.longest))
 
 
-def _read_tables(name: str, tables: Sequence[TableRows]) -> Iterator[Record | BadRecord]:
-    """Yield the records of consecutive rows of a table."""
-    for rows in tables:
-        for number, row in enumerate(rows, rows.first):
-            if isinstance(row, BadRow):
-                yield BadRecord(name, number, row.good_columns, row.reason)
-            else:
-                yield _checked(name, number, row)
+@dataclass(frozen=True)
+class _Tables(ReadByColumns):
+    """Consecutive rows of a table.
+
+    name: of the file.
+    tables: the rows.
+    """
+
+    name: str
+    tables: Sequence[TableRows]
+
+    def __call__(self) -> Iterator[Record | BadRecord]:
+        for rows in self.tables:
+            for number, row in enumerate(rows, rows.first):
+                if isinstance(row, BadRow):
+                    yield BadRecord(self.name, number, row.good_columns, row.reason)
+                else:
+                    yield _checked(self.name, number, row)
+
+    def columns(self, *, with_json: bool) -> RecordColumns | None:
+        parts = [rows.columns() for rows in self.tables]
+        columns = {
+            name: [*chain.from_iterable([part[name] for part in parts if part is not None])]
+            for name in self.tables[0].names
+        }
+        if None in parts or not columns:
+            return None
+        sources, written = RowsOfColumns(columns), list[str]()
+        if all(rows.is_plain for rows in self.tables):
+            # Text of Arrow is valid, so that each row has a form in JSON.
+            if with_json:
+                written = [orjson.dumps(source).decode() for source in sources]
+        else:
+            try:
+                written = [*map(_written, sources)]
+            except RecordError:
+                return None
+        first = self.tables[0].first
+        return RecordColumns(self.name, range(first, first + len(sources)), sources, written)
 
 
 def _read_files(
@@ -342,7 +347,7 @@ def _chunks_of_text(
 
     for batch in grouped(numbered_lines, size, sizes.bytes, sizes.documents):
         numbers, lines = zip(*batch, strict=True)
-        yield Chunk(partial(_read_lines, name, format, numbers, lines, sizes.longest))
+        yield Chunk(_Lines(name, format, numbers, lines, sizes.longest))
 
 
 def chunks_of_records(
@@ -363,48 +368,67 @@ def chunks_of_records(
         yield Chunk(partial(iter, batch), fields)
 
 
-def _read_lines(
-    name: str,
-    format: TextFormat,
-    numbers: Sequence[int],
-    lines: Sequence[str],
-    longest: int = LONGEST,
-    together: bool = True,
-) -> Iterator[Record | BadRecord]:
-    """Yield the records of lines that are not empty.
+@dataclass(frozen=True)
+class _Lines(ReadByColumns):
+    """Lines that are not empty, each a record.
 
+    name: of the file.
+    format: of the lines.
     numbers: of the lines, from 1.
+    lines: as in the file.
     longest: characters of a line that is not truncated.
-    together: parse many lines at once, which needs a quarter of the time.
     """
-    can_parse = together and format != "text"
-    parsed = _parsed(lines) if can_parse else repeat(None, len(lines))
-    for number, raw_line, source in zip(numbers, lines, parsed, strict=True):
-        # Most lines are parsed exactly, and without an escape no half of a character can hide: the
-        # line is its own JSON.
-        if source is not None and "\\" not in raw_line:
-            yield Record(name, number, source, None, raw_line.strip())
-            continue
-        line = raw_line.rstrip("\r\n")
-        try:
-            if isinstance(raw_line, TruncatedLine):
-                raise RecordError(
-                    f"{_too_long(longest)}: only its beginning is kept here."
-                    " Is a line feed missing?"
-                )
-            if format == "text":
-                source = {"text": line}
-                json_text = _written(source)
-            else:
-                source = _object(line) if source is None else source
-                json_text = line.strip()
-                if "\\u" in line:
-                    # Escapes may hide half of a character, which this refuses.
-                    _written(source)
-            yield Record(name, number, source, None, json_text)
-        except RecordError as error:
-            readable = None if format == "text" else _readable(line)
-            yield BadRecord(name, number, line, str(error), readable)
+
+    name: str
+    format: TextFormat
+    numbers: Sequence[int]
+    lines: Sequence[str]
+    longest: int = LONGEST
+
+    def __call__(self, *, together: bool = True) -> Iterator[Record | BadRecord]:
+        """Yield the records.
+
+        together: parse many lines at once, which needs a quarter of the time.
+        """
+        name, can_parse = self.name, together and self.format != "text"
+        parsed = _parsed(self.lines) if can_parse else repeat(None, len(self.lines))
+        for number, raw_line, source in zip(self.numbers, self.lines, parsed, strict=True):
+            # Most lines are parsed exactly, and without an escape no half of a character can hide:
+            # the line is its own JSON.
+            if source is not None and "\\" not in raw_line:
+                yield Record(name, number, source, None, raw_line.strip())
+                continue
+            line = raw_line.rstrip("\r\n")
+            try:
+                if isinstance(raw_line, TruncatedLine):
+                    raise RecordError(
+                        f"{_too_long(self.longest)}: only its beginning is kept here."
+                        " Is a line feed missing?"
+                    )
+                if self.format == "text":
+                    source = {"text": line}
+                    json_text = _written(source)
+                else:
+                    source = _object(line) if source is None else source
+                    json_text = line.strip()
+                    if "\\u" in line:
+                        # Escapes may hide half of a character, which this refuses.
+                        _written(source)
+                yield Record(name, number, source, None, json_text)
+            except RecordError as error:
+                readable = None if self.format == "text" else _readable(line)
+                yield BadRecord(name, number, line, str(error), readable)
+
+    def columns(self, *, with_json: bool) -> RecordColumns | None:
+        if self.format == "text" or TruncatedLine in map(type, self.lines):
+            return None
+        parsed = _parsed(self.lines)
+        sources = [source for source in parsed if source is not None]
+        if len(sources) < len(parsed):
+            return None
+        # `orjson` refuses halves of characters, so that each line is its own JSON.
+        written = [line.strip() for line in self.lines] if with_json else []
+        return RecordColumns(self.name, self.numbers, sources, written)
 
 
 def _parsed(lines: Sequence[str]) -> Sequence[Fields | None]:
@@ -555,7 +579,7 @@ def _chunks_of_rows(
         if not text.strip("\n"):
             continue
         if not is_truncated and has_whole_rows(text, delimiter):
-            yield Chunk(partial(_read_whole_rows, name, header, delimiter, first, text))
+            yield Chunk(_WholeRows(name, header, delimiter, first, text))
         else:
             lines.put_back(part)
             records = _read_rows(name, format, header, lines, rows)
@@ -641,12 +665,35 @@ def _read_rows(
             yield _record_of_row(name, header, row.line, row.fields)
 
 
-def _read_whole_rows(
-    name: str, header: Sequence[str], delimiter: str, first: int, text: str
-) -> Iterator[Record | BadRecord]:
-    """Yield the records of a text that `has_whole_rows`. first: number of its first line."""
-    for line, fields in zip(*rows_in_text(text, delimiter), strict=True):
-        yield _record_of_row(name, header, first + line, fields)
+@dataclass(frozen=True)
+class _WholeRows(ReadByColumns):
+    """Rows of a text that `has_whole_rows`.
+
+    name: of the file.
+    header: the names of the fields.
+    delimiter: between two fields.
+    first: number of the first line, from 1.
+    text: the rows.
+    """
+
+    name: str
+    header: Sequence[str]
+    delimiter: str
+    first: int
+    text: str
+
+    def __call__(self) -> Iterator[Record | BadRecord]:
+        for line, fields in zip(*rows_in_text(self.text, self.delimiter), strict=True):
+            yield _record_of_row(self.name, self.header, self.first + line, fields)
+
+    def columns(self, *, with_json: bool) -> RecordColumns | None:
+        lines, rows = rows_in_text(self.text, self.delimiter)
+        if {*map(len, rows)} != {len(self.header)} or not is_unicode(self.text):
+            return None
+        columns = zip(self.header, map(list, zip(*rows, strict=True)), strict=True)
+        sources = RowsOfColumns(dict(columns))
+        written = [orjson.dumps(source).decode() for source in sources] if with_json else []
+        return RecordColumns(self.name, [self.first + line for line in lines], sources, written)
 
 
 def _record_of_row(
@@ -751,7 +798,7 @@ def _checked(name: str, line: int, source: Fields) -> Record | BadRecord:
         return BadRecord(name, line, json.dumps(source, ensure_ascii=False), str(error), source)
 
 
-def _written(source: Fields) -> str:
+def _written(source: Mapping[str, object]) -> str:
     """Return the source as JSON in one line. Raises RecordError if it has no such form."""
     try:
         if _PLAIN.issuperset(map(type, source.values())) or _is_plain(source):
