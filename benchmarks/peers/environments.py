@@ -22,6 +22,7 @@ PACKAGES = {
     "lance": ("pylance==14.0.2",),
     # Apart, because it holds many packages back.
     "text-dedup": ("text-dedup==0.4.0",),
+    "suffix-array": ("numpy==2.4.6", "pydivsufsort==0.0.20"),
     "semhash": ("pyarrow==26.0.1", "semhash==0.5.0", "wordllama==0.4.0.post1"),
     # xxhash 4 refuses the strings that it hashes.
     "datatrove": (

@@ -43,6 +43,7 @@ def expected(
     texts: list[str], size: int, most: int = 1, drop_over: float = 0.9, earlier: int = 0
 ) -> Expected:
     """Return the rest of texts without windows that came before."""
+    places = [[match.span() for match in _WORD.finditer(text)] for text in texts]
     split = [[word.casefold() for word in _WORD.findall(text)] for text in texts]
     dropped = set[int]()
     cuts = _cuts(split, size, most, earlier, dropped)
@@ -55,10 +56,25 @@ def expected(
     rest: list[list[str] | None] = []
     for number in range(earlier, len(texts)):
         is_cut = set().union(*cuts[number]) if cuts[number] else set()
+        is_cut -= torn(texts[number], places[number], is_cut)
         rest.append([word for n, word in enumerate(split[number]) if n not in is_cut])
         if number in dropped:
             rest[-1] = None
     return Expected(rest, windows)
+
+
+def torn(text: str, places: list[tuple[int, int]], is_cut: set[int]) -> set[int]:
+    """Return words that stay, as another word of their compound does."""
+    compounds, compound = list[set[int]](), set[int]()
+    for number, (start, _) in enumerate(places):
+        between = text[places[number - 1][1] : start] if number else " "
+        is_ascii = text[start - 1 : start + 1].isascii()
+        if not (between in {".", "-", "/"} or (not between and is_ascii)):
+            compounds.append(compound)
+            compound = set()
+        compound.add(number)
+    compounds.append(compound)
+    return set().union(*(compound for compound in compounds if compound - is_cut))
 
 
 def _cuts(

@@ -18,6 +18,8 @@ from esdedup.text.highlight import placed_words
 Cut = Literal["words", "sentences", "lines"]
 MIN_WORDS = 50
 """Words of a window, as Lee et al. compare 50 tokens."""
+_CONNECTORS = frozenset("-‐‑./:_@&'’\\")
+"""Characters between the words of a compound, as in paths, versions and addresses."""
 START, END, CUT_FROM = range(3)
 """Columns of the spans of a text: the first word, the end, and the first word to cut."""
 
@@ -137,7 +139,8 @@ class Cutter:
         is_cut = spanned(spans[:, CUT_FROM], spans[:, END], word_starts.size)
         if self.rule.cut == "words":
             edges = np.flatnonzero(np.diff(np.concatenate([[False], is_cut, [False]])))
-            first, last = edges[::2], edges[1::2]
+            first, last = _whole_compounds(text, word_starts, word_ends, edges.reshape(-1, 2))
+            is_cut = spanned(first, last, is_cut.size)
             cuts = np.stack([word_starts[first], word_ends[last - 1]], axis=1)
         else:
             bounds = np.array(parts_of(text, self.rule.cut), np.int64).reshape(-1, 2)
@@ -159,6 +162,34 @@ class Cutter:
         characters = np.stack([word_starts[first_words], word_ends[ends - 1]], axis=1)
         lost_bytes = len(_encoded(text)) - len(_encoded(remainder))
         return TextCut(int(is_cut.sum()), lost_bytes, cuts, listed, first_words, ends, characters)
+
+
+def _whole_compounds(text: str, starts: I64, ends: I64, spans: I64) -> tuple[I64, I64]:
+    """Return spans of words without the parts of compounds at their edges: first words and ends.
+
+    A compound is what is written without a blank, such as 6.12 or x86-64. starts, ends: of all
+    words, in characters. spans: the first word and the end of each, shape (n, 2).
+    """
+
+    def is_inside(word: int) -> bool:
+        """Return whether a word goes on with the one before it."""
+        if not 0 < word < starts.size:
+            return False
+        end, start = int(ends[word - 1]), int(starts[word])
+        between = text[end:start]
+        # Scripts without blanks have words side by side.
+        return between in _CONNECTORS if between else text[end - 1 : start + 1].isascii()
+
+    whole = list[tuple[int, int]]()
+    for first, last in spans.tolist():
+        while first < last and is_inside(first):
+            first += 1
+        while first < last and is_inside(last):
+            last -= 1
+        if first < last:
+            whole.append((first, last))
+    columns = np.array(whole, np.int64).reshape(-1, 2)
+    return columns[:, 0], columns[:, 1]
 
 
 def _encoded(text: str) -> bytes:
