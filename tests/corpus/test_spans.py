@@ -68,8 +68,7 @@ def torn(text: str, places: list[tuple[int, int]], is_cut: set[int]) -> set[int]
     compounds, compound = list[set[int]](), set[int]()
     for number, (start, _) in enumerate(places):
         between = text[places[number - 1][1] : start] if number else " "
-        is_ascii = text[start - 1 : start + 1].isascii()
-        if not (between in {".", "-", "/"} or (not between and is_ascii)):
+        if between not in {"", ".", "-", "/"}:
             compounds.append(compound)
             compound = set()
         compound.add(number)
@@ -268,6 +267,28 @@ def test_whole_sentences_or_lines_are_cut_if_requested() -> None:
     ):
         esdedup.clean("a.jsonl", cut, unit="span", min_words=4, cut=cut)  # type: ignore[arg-type]
         assert [*rest_of(cut)] == [first, rest]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "rest"),
+    [
+        ("a x-1 two three 6.12 b", "c x-1 two three 6.13 d", "c 6.13 d"),
+        ("a y/1 two three four b", "c x/1 two three four d", "c x/1 d"),
+        (
+            "小写字母都被转换为大写。如果指定了，则",
+            "标题被转换为大写。如果指定了，或",
+            "标题被转换为大写。或",
+        ),
+        ("没有标点的一句话", "没有标点的一句诗", "没有标点的一句诗"),
+    ],
+)
+def test_compounds_and_words_of_scripts_without_blanks_stay_whole(
+    first: str, second: str, rest: str
+) -> None:
+    write_lines(Path("a.jsonl"), [{"text": first}, {"text": second}])
+    report = esdedup.clean("a.jsonl", "out", unit="span", min_words=4)
+    assert [*rest_of("out")] == [first, rest]
+    assert (report.words_removed > 0) == (rest != second)
 
 
 def test_the_document_that_keeps_a_span_is_that_of_the_rule() -> None:

@@ -167,18 +167,17 @@ class Cutter:
 def _whole_compounds(text: str, starts: I64, ends: I64, spans: I64) -> tuple[I64, I64]:
     """Return spans of words without the parts of compounds at their edges: first words and ends.
 
-    A compound is what is written without a blank, such as 6.12 or x86-64. starts, ends: of all
-    words, in characters. spans: the first word and the end of each, shape (n, 2).
+    A compound is what is written without a blank, such as 6.12, x86-64, or the characters between
+    two marks of a script without blanks, whose words are not known. starts, ends: of all words, in
+    characters. spans: the first word and the end of each, shape (n, 2).
     """
 
     def is_inside(word: int) -> bool:
         """Return whether a word goes on with the one before it."""
         if not 0 < word < starts.size:
             return False
-        end, start = int(ends[word - 1]), int(starts[word])
-        between = text[end:start]
-        # Scripts without blanks have words side by side.
-        return between in _CONNECTORS if between else text[end - 1 : start + 1].isascii()
+        between = text[int(ends[word - 1]) : int(starts[word])]
+        return not between or between in _CONNECTORS
 
     whole = list[tuple[int, int]]()
     for first, last in spans.tolist():

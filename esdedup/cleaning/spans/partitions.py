@@ -14,8 +14,8 @@ from esdedup.compare.resources import Resources
 from esdedup.exceptions import StoreError
 from esdedup.text.arrays import I64, U64
 
-_BYTES_A_ROW = 64
-"""Memory to sort a row of 16 bytes of a partition."""
+_BYTES_A_ROW = 112
+"""Memory to sort a row of 16 bytes of a partition, while the next one is read."""
 _MOST_PARTITIONS = 200
 """Each has an open file."""
 

@@ -20,10 +20,10 @@ from esdedup.compare.resources import Resources
 from esdedup.stores.memory_mapped import mapped, release
 from esdedup.text.arrays import I64, U64, Mask, Ragged, blocks, offsets_of, ranges, run_starts
 
-_MAPPED_WORDS = 1 << 13
-"""Words of 8 bytes in the 64 KB that Linux maps at once, where one page is read."""
-_BYTES_A_VERIFIED_WORD = 32
-"""Memory of a word that is compared with another: both, their positions, and their pages."""
+_MAPPED_BYTES = 1 << 16
+"""Linux maps as many bytes of a file at once, where one is read."""
+_BYTES_A_VERIFIED_WORD = 64
+"""Memory of a word that is compared with another: both, and their positions."""
 
 
 @dataclass(frozen=True)
@@ -245,8 +245,8 @@ class WindowSearch:
         """Compare the words of spans with those of their originals."""
         words, size = self.words.hashes, self.repetition.size
         # Originals are anywhere, so that each of them maps pages of its own.
-        sizes = rows[:, 2] + _MAPPED_WORDS
-        for block in blocks(sizes, self.resources.memory // _BYTES_A_VERIFIED_WORD):
+        sizes = rows[:, 2] * _BYTES_A_VERIFIED_WORD + _MAPPED_BYTES
+        for block in blocks(sizes, self.resources.memory // 4):
             release(words)
             start, original, counts = rows[block].T
             positions = ranges(start, counts)
