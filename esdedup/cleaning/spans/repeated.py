@@ -35,7 +35,7 @@ class Repetition:
     earlier: number of the first documents, which keep all of their words.
     only_between: only windows that one of these documents has are repeated.
     hash_mask: bits of hashes to compare before words are. Fewer take more time.
-    words_at_once: words of documents that are hashed, or verified, at once.
+    words_at_once: words of documents that are hashed at once.
     """
 
     size: int
