@@ -92,7 +92,8 @@ class DocumentPages:
         ]
         warnings = self.review.warnings(missing_matches(result, limits, index.scheme))
         if within and query.scope is None:
-            warnings.append(f"A text has no fields, so its matches are of any scope: {within}")
+            of_any_scope = f"A text has no fields, so its matches are of any scope: {within}"
+            warnings += self.review.warnings([of_any_scope])
         elif query.scope is not None and query.scope.is_missing:
             warnings = self.review.warnings([warning_of_query(within)])
         total = max(len(pairs), result.total or 0)

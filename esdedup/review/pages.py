@@ -20,7 +20,7 @@ from esdedup.review.decisions import Decisions
 from esdedup.review.group_list import GroupList
 from esdedup.review.group_search import GroupSearch
 from esdedup.review.jobs import Jobs
-from esdedup.review.messages import message, speak, spoken
+from esdedup.review.messages import message, sentence, speak, spoken
 from esdedup.review.shown.texts import ImageField
 from esdedup.sketch.measures import Measure
 from esdedup.text.characters import message_of
@@ -141,7 +141,7 @@ class Review:
             "group_search": self.group_search,
             "folder": str(self.folder),
             "decision": None,
-            "with_options": self.with_options,
+            "sentence": self.sentence,
             "language": spoken(),
         }
         templates = environment("esdedup.review", "templates")
@@ -183,7 +183,11 @@ class Review:
 
     def warnings(self, warnings: Iterable[str]) -> list[str]:
         """Return warnings as the pages show them."""
-        return [self.with_options(warning) for warning in warnings]
+        return [self.sentence(warning) for warning in warnings]
+
+    def sentence(self, text: str) -> str:
+        """Return what the library writes in the language of the request, with options."""
+        return self.with_options(sentence(text))
 
 
 def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:

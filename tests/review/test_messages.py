@@ -10,7 +10,19 @@ import pytest
 from jinja2 import nodes
 
 import esdedup.review
-from esdedup.review.messages import preferred, translations
+from esdedup.analysis.templates import Template, warning_of
+from esdedup.compare.keep_rule import KeepRule, Unordered
+from esdedup.groups.constraints import JudgedCounts
+from esdedup.groups.groups import Grouping
+from esdedup.models import Statistics, Unattached
+from esdedup.review.groups import rules_of
+from esdedup.review.messages import preferred, sentence, speak, translations
+from esdedup.search.buckets import Capped
+from esdedup.search.scopes import warning_of_missing, warning_of_query
+from esdedup.search.warnings import missing_pairs, not_compared
+from esdedup.sketch.limits import Limits
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.within import Within
 from tests.review.visitor import plain, visiting
 
 FOLDER = Path(esdedup.review.__file__).parent
@@ -100,3 +112,86 @@ def test_pages_speak_the_language_of_each_request(tmp_path: Path) -> None:
     assert "3 个文档中有 2 个（66.7%）是重复的" in plain(page)
     assert "2 of 3 documents (66.7%) repeat others" in plain(visitor.get("/").text)
     assert "未找到" in plain(visitor.get("/document?id=no", headers=chinese).text)
+
+
+LIMITS = Limits(threshold=0.7)
+WITHIN = Within.parse("source")
+LIBRARY = [
+    *missing_pairs(0.8, Capped(2, 30_000), LIMITS),
+    *missing_pairs(None, Capped(), LIMITS),
+    *not_compared(Statistics(3_000, 2_990, 0, 1, "", Unattached("news", ("old", "older"))), 1),
+    *not_compared(Statistics(3_000, 3_000, 0, 1, "", Unattached("news", ("old",))), 25),
+    warning_of("a1", 1_200, Template(3, (("one", "two"), ("three",)))),
+    warning_of("a1", 12, Template(1, (("one",), ("two",)))),
+    warning_of_query(WITHIN),
+    str(warning_of_missing(WITHIN, 1)),
+    str(warning_of_missing(WITHIN, 2_000)),
+    str(Unordered(1, [("a1", "soon")]).warning(KeepRule.parse("newest:date"))),
+    str(JudgedCounts(different=3, duplicates=1_000, stale=2)),
+    *(
+        rules_of(
+            Grouping(limits=LIMITS, keep=KeepRule.parse(keep.split(",")), **settings),
+            Scheme(),
+        )
+        for keep, settings in (
+            ("first", {}),
+            ("newest:date,longest", {"exact": True}),
+            ("longest", {"method": "components"}),
+        )
+    ),
+]
+"""Sentences of the library, which it may write otherwise one day: their patterns must follow."""
+
+
+@pytest.mark.parametrize("text", LIBRARY)
+def test_sentences_of_the_library_are_translated(text: str) -> None:
+    speak("zh")
+    translated = sentence(text)
+    # Commands, settings, names and values stay.
+    words = re.sub(r"`[^`]*`|'[^']*'|[A-Za-z0-9._-]+/[^ ）]+", "", translated)
+    assert not re.search("[a-z]+ [a-z]+ [a-z]+", words), translated
+    assert {*re.findall(r"\d[\d,.]*\d|`\w+`", text)} <= {
+        *re.findall(r"\d[\d,.]*\d|`\w+`", translated)
+    }
+    speak("en")
+    assert sentence(text) == text
+
+
+def test_sentences_that_are_not_known_stay_in_english() -> None:
+    speak("zh")
+    assert sentence("The disk is full. Delete something.") == "The disk is full。Delete something."
+    assert sentence("connection refused") == "connection refused"
+    speak("")
+
+
+def test_no_page_in_chinese_speaks_english(tmp_path: Path) -> None:
+    texts = ["市图书馆每个星期三举行读书会，欢迎大家参加", "台风今天夜里在东部沿海登陆，客轮停航"]
+    documents = [
+        {"id": f"{kind}-{number}", "text": f"{text}。{number}" * 2, "source": "甲"}
+        for kind, text in enumerate(texts)
+        for number in range(9)
+    ]
+    visitor = visiting(tmp_path / "a.db", documents, show=["source"], threshold=0.7)
+    for path in ("/groups", "/judge"):
+        visitor.settled(path)
+    for path in (
+        "/",
+        "/groups",
+        "/group?id=0-0",
+        "/judge",
+        "/threshold?other=0.6",
+        "/decide?keep=longest",
+        "/decide/confirm?action=delete",
+        "/search?id=0-0",
+        "/search?id=0-0&number=x",
+        "/compare?left=0-0&right=0-1",
+        "/document?id=no",
+        "/decide/confirm?action=no",
+    ):
+        page = visitor.get(path, headers={"accept-language": "zh-CN"}).text
+        # The name of the program, commands, the description of the method, and bytes.
+        page = re.sub(
+            '<title>.*?</title>|<code>.*?</code>|<div lang="en">.*?</div>', "", page, flags=re.S
+        )
+        found = re.findall(r"[A-Za-z]{2,} [A-Za-z]{2,}(?: \w+)*", plain(page))
+        assert all(words.startswith("esdedup review") for words in found), (path, found)

@@ -1,7 +1,8 @@
 """The messages of the pages in the language of the browser.
 
-Pages are written in English. This folder has one file a language: a JSON object with the
-translation of each English message. Messages of the library, such as warnings, stay in English.
+Pages are written in English. This folder has one file a language, a JSON object: "messages" has the
+translation of each English message of the pages, "sentences" those of whole sentences, which the
+library writes with their values, such as warnings and errors.
 """
 
 import functools
@@ -19,17 +20,45 @@ ENGLISH = "en"
 _LANGUAGE: ContextVar[str] = ContextVar("language", default=ENGLISH)
 """The language of the request that is being answered."""
 _PLACE = re.compile(r"\{(\w+)\}")
+_LONG = 20
+"""Characters of a pattern that is certain to be of a whole sentence, if it matches."""
+_SENTENCE_END = re.compile(r"(?<=[^.])\. (?=[A-Z`])")
 
 
 @functools.cache
-def translations() -> dict[str, dict[str, str]]:
-    """Return the translation of each English message, by language."""
+def _files() -> dict[str, dict[str, dict[str, str]]]:
+    """Return the content of each file, by language."""
     folder = files("esdedup.review.messages")
     return {
         file.name.removesuffix(".json"): json.loads(file.read_text("utf-8"))
         for file in folder.iterdir()
         if file.name.endswith(".json")
     }
+
+
+@functools.cache
+def translations() -> dict[str, dict[str, str]]:
+    """Return the translation of each English message of the pages, by language."""
+    return {language: content["messages"] for language, content in _files().items()}
+
+
+@functools.cache
+def _sentences(language: str) -> list[tuple[int, re.Pattern[str], str]]:
+    """Return the patterns of the library's sentences, the longest first, with translations.
+
+    Each is preceded by the number of its characters, without values.
+    """
+    by_english = _files()[language]["sentences"] if language in _files() else {}
+    patterns = []
+    for english in sorted(by_english, key=lambda text: -len(_PLACE.sub("", text))):
+        # Every other part is the name of a value.
+        parts = _PLACE.split(english)
+        parts[::2] = map(re.escape, parts[::2])
+        parts[1::2] = (f"(?P<{name}>.+?)" for name in parts[1::2])
+        characters = len(_PLACE.sub("", english))
+        pattern = re.compile("".join(parts), re.DOTALL)
+        patterns.append((characters, pattern, by_english[english]))
+    return patterns
 
 
 def preferred(accepted: str) -> str:
@@ -68,6 +97,33 @@ def message(text: str, values: Mapping[str, object] | None = None) -> Markup:
     singular, has_forms, plural = translated.partition("|")
     form = plural if has_forms and values.get("n") != 1 else singular
     return Markup(_PLACE.sub(lambda place: _written(values[place[1]]), form))
+
+
+def sentence(text: str) -> str:
+    """Return what the library writes in English in the language of the request, if it is known.
+
+    text: one sentence or several. Values in it may be sentences themselves.
+    """
+    if (translated := _translated(text, _LONG)) is not None:
+        return translated
+    parts = [_translated(part) or part for part in _SENTENCE_END.split(text)]
+    return text if spoken() == ENGLISH else "。".join(parts)
+
+
+def _translated(text: str, least: int = 0) -> str | None:
+    """Return the translation of one sentence, or None. least: characters of a pattern's words."""
+    for characters, pattern, translation in _sentences(spoken()):
+        if characters < least:
+            break
+        if found := pattern.fullmatch(text):
+            values = {name: sentence(value) for name, value in found.groupdict().items()}
+            return _with_values(translation, values)
+    return None
+
+
+def _with_values(text: str, values: Mapping[str, str]) -> str:
+    """Return a text with values in place of their names in braces."""
+    return _PLACE.sub(lambda place: values[place[1]], text)
 
 
 def _written(value: object) -> str:
