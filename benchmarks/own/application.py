@@ -112,7 +112,7 @@ def tables(document: dict[str, Any]) -> str:
             lines.append(f"| {place} | {' | '.join(shown)} |")
     lines += [
         "",
-        "| searches a second (CPU milliseconds of one) | 1 thread | 8 threads |",
+        "| searches per second (CPU milliseconds of one) | 1 thread | 8 threads |",
         "| --- | ---: | ---: |",
     ]
     for place, figures in places.items():

@@ -260,8 +260,8 @@ def tables(document: Figures) -> str:
     (corpus,), made = document["corpora"], []
     for bits, distances in DISTANCES.items():
         title = f"{corpus['codes']:,} codes of {bits} bits, distance up to {distances[-1]}"
-        head = [*(f"found at {each}" for each in distances), "median ms", "p99 ms", "bytes a code"]
-        head += ["built in s", "peak MB"]
+        head = [*(f"found at {each}" for each in distances), "median ms", "p99 ms"]
+        head += ["bytes per code", "built in s", "peak MB"]
         lines = [f"| {title} | {' | '.join(head)} |", f"|---|{'---:|' * len(head)}"]
         for row in document["results"]:
             if row["bits"] == bits:

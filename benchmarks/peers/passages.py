@@ -266,7 +266,7 @@ def tables(document: Figures) -> str:
             cells += [f"{row['median_ms']:.1f}", f"{row['p99_ms']:.1f}", f"{row['built']:.1f}"]
             lines.append(f"| {tool}, {language} | {' | '.join(cells)} |")
     made.append("\n".join(lines))
-    head = ["bytes added", "bytes without", "indexed a second", "plain a second"]
+    head = ["bytes added", "bytes without", "indexed per second", "plain per second"]
     lines = [f"| Elasticsearch, documents | {' | '.join([*head, 'median ms', 'p99 ms'])} |",
              f"|---|{'---:|' * 6}"]  # fmt: skip
     for row in results["cluster"]:

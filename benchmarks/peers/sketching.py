@@ -112,7 +112,8 @@ def tables(document: dict[str, Any]) -> str:
     for permutations in PERMUTATIONS:
         some = [row for row in rows if row["permutations"] == permutations]
         title = f"{permutations} permutations, {permutations // ROWS} bands"
-        lead = f"**{title}**: documents a second · MB a second · how many times as fast esdedup is"
+        units = "documents per second · MB per second · how many times as fast esdedup is"
+        lead = f"**{title}**: {units}"
         parts += [lead, _table(some, _rate)]
     parts.append(f"**Peak memory, {permutations} permutations**: MB beside the texts")
     parts.append(_table(some, lambda row: f"{row['peak_mb']:,.0f}"))
