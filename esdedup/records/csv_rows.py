@@ -2,6 +2,10 @@
 
 The csv module reads character by character, in several times the time. Its `strict` reader returns
 the same rows for every text that `has_whole_rows` accepts.
+
+pyarrow's reader takes less than half of the time of `rows_in_text`, but reports no line of a row,
+and reads text after a closing quote, and a quote that is never closed, without an error. It would
+save 2 of 46 microseconds per document, for a second reader (`benchmarks.own.columns`).
 """
 
 from collections.abc import Sequence
