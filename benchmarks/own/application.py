@@ -72,7 +72,7 @@ def latencies(index: esdedup.Index, client: Any, name: str, texts: Sequence[str]
 
 
 def in_threads(index: esdedup.Index, texts: Sequence[str], rounds: int) -> Figures:
-    """Return the searches a second, and the CPU milliseconds of one, the best of some rounds."""
+    """Return the searches per second, and the CPU milliseconds of one, the best of some rounds."""
     figures: dict[str, Figures] = {}
     for _ in range(rounds):
         for threads in (1, 8):
