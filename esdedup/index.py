@@ -16,7 +16,7 @@ from esdedup import analysis, removal
 from esdedup.analysis.weighing import Weighing, WeighingSettings, texts_of, weigh
 from esdedup.arguments import accepts, check_list, check_names, check_type, from_settings
 from esdedup.compare.pairs import SimilarPairs, similar_pairs
-from esdedup.compare.source import texts_in
+from esdedup.compare.source import shown_texts_in
 from esdedup.exceptions import EsdedupError, IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.groups.groups import Grouping, GroupingSettings, Groups, find_groups, regroup
 from esdedup.groups.marks import GroupReport, mark_groups, require_settled
@@ -881,8 +881,8 @@ class Index:
         return texts_of(self.store, self.meta)
 
     def texts_of(self, limits: Limits) -> Callable[[list[str]], list[str]]:
-        """Return a function that fetches the texts of documents that were compared, by id."""
-        return texts_in(self.store, self.meta_of(limits).text_fields)
+        """Return a function that fetches the texts to show of documents, by id."""
+        return shown_texts_in(self.store, self.meta_of(limits).text_fields)
 
     def statistics(self) -> Statistics:
         """Return numbers of documents and bytes."""

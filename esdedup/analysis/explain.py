@@ -220,7 +220,10 @@ def explain_pair(
         similarity = 1.0
     passage = scheme.sketch(name).passage
     shingling = replace(scheme.shingling, size=passage) if passage else scheme.shingling
-    marked_texts = mark_shared((texts[0], texts[1]), scheme.normalisation, shingling, scheme.seed)
+    left_text, right_text = (meta.shown_text(document.source) for document in documents)
+    marked_texts = mark_shared(
+        (left_text, right_text), scheme.normalisation, shingling, scheme.seed
+    )
     left_document, right_document = (
         ExplainedDocument(
             document.id,

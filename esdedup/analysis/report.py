@@ -21,7 +21,7 @@ from esdedup.analysis.explain import CONTEXT
 from esdedup.analysis.html import head, page
 from esdedup.analysis.plain_json import object_of
 from esdedup.analysis.templates import LARGEST, Template, in_group, warning_of
-from esdedup.compare.source import texts_in
+from esdedup.compare.source import shown_texts_in, texts_in
 from esdedup.groups.groups import Grouping, Groups, joined_though_unlike
 from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
@@ -275,6 +275,7 @@ def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example
         return None
     if digests(texts, meta) != [groups.digest(document_row) for document_row in pair]:
         return None
+    texts = shown_texts_in(store, meta.text_fields)(ids)
     marked_texts = mark_shared(
         (texts[0], texts[1]), scheme.normalisation, scheme.shingling, scheme.seed
     )
@@ -289,7 +290,7 @@ def summaries(
     store: Store, meta: IndexMeta, groups: Groups, heads: Sequence[int]
 ) -> Iterator[LargeGroup]:
     """Yield the groups of some representatives, given by row, without their templates."""
-    texts = texts_in(store, meta.text_fields)([groups.ids[row] for row in heads])
+    texts = shown_texts_in(store, meta.text_fields)([groups.ids[row] for row in heads])
     for row, text in zip(heads, texts, strict=True):
         values = groups.value[groups.representative == row]
         line = " ".join(text[: 2 * _SNIPPET].split())

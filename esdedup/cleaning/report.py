@@ -341,8 +341,9 @@ def _samples(closest: Removals, columns: Columns, row_of: I64) -> list[dict[str,
     values = by_value.value
     targets = np.linspace(values[0], values[-1], _SAMPLES)
     chosen = by_value.picked(np.unique(np.searchsorted(values, targets)))
-    texts = columns.texts_of(row_of[chosen.document])()
-    original_texts = columns.texts_of(row_of[chosen.original])()
+    shown = closest.measure.comparison.shown
+    texts = [*map(shown, columns.texts_of(row_of[chosen.document])())]
+    original_texts = [*map(shown, columns.texts_of(row_of[chosen.original])())]
     # The beginning of what a document contains.
     starts = chosen.start.tolist() or [0] * len(chosen)
     column = "contained" if chosen.are_contained else chosen.measure.column

@@ -14,7 +14,7 @@ from esdedup.index import Index
 from esdedup.review.looked_at import LookedAt
 from esdedup.review.shown.texts import ImageField, beginning_of
 from esdedup.runs.run import OnStep
-from esdedup.stores.fields import text_at, value_at
+from esdedup.stores.fields import value_at
 from esdedup.text.arrays import F64, I64
 
 _SNIPPET = 200
@@ -239,7 +239,7 @@ class GroupList:
             source = source_by_id.get(id, {})
             _collect(values[head], source, names)
             title = value_at(source, names[0]) if names else None
-            text = text_at(source, meta.text_fields) or ""
+            text = meta.shown_text(source)
             group_text = GroupText(
                 "" if title is None else str(title),
                 beginning_of(text, _SNIPPET),

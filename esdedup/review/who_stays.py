@@ -14,7 +14,7 @@ from esdedup.review.group_search import members_of
 from esdedup.review.messages import message
 from esdedup.review.pages import Parameters, Review
 from esdedup.review.shown.texts import beginning_of, title_of
-from esdedup.stores.fields import text_at, value_at
+from esdedup.stores.fields import value_at
 from esdedup.text.instants import instant_of
 from esdedup.text.strings import Strings
 
@@ -139,7 +139,7 @@ def preview(review: Review, groups: Groups, rule: KeepRule) -> RulePreview:
 
 def staying(review: Review, document: Document, rule: KeepRule) -> Staying:
     """Return a document that stays by a rule."""
-    text = text_at(document.source, review.index.meta.text_fields) or ""
+    text = review.index.meta.shown_text(document.source)
     beginning = beginning_of(text, _WORDS)
     if rule.by == "field":
         compared = value_at(document.source, str(rule.field))

@@ -13,10 +13,9 @@ from typing import ClassVar
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import UsageError
 from esdedup.models import MOST_SAMPLED, Document, value_in
-from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.kinds.base import Sketch, ValueField
 from esdedup.sketch.tokens import decode_tokens
 from esdedup.stores.base import Store
-from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import is_token
 
@@ -165,8 +164,7 @@ def _hot_buckets_of(
 def _with_texts(store: Store, meta: IndexMeta, buckets: Sequence[HotBucket]) -> list[HotBucket]:
     """Return buckets with the texts of their documents."""
     ids = sorted({bucket.id for bucket in buckets})
-    sources = {document.id: document.source for document in store.get(ids, [*meta.text_fields])}
-    return [
-        replace(bucket, text=text_at(sources.get(bucket.id, {}), meta.text_fields) or "")
-        for bucket in buckets
-    ]
+    # The text to show of a vector is in another field.
+    paths = None if isinstance(meta.text_fields[0], ValueField) else [*meta.text_fields]
+    sources = {document.id: document.source for document in store.get(ids, paths)}
+    return [replace(bucket, text=meta.shown_text(sources.get(bucket.id, {}))) for bucket in buckets]

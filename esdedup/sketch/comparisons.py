@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from esdedup.sketch.vectors import cosines, packed_vectors
+from esdedup.sketch.vectors import cosines, packed_vectors, shown_vector
 from esdedup.text.arrays import F64, I64, U64, Ragged
 from esdedup.text.jaccard import hamming, jaccard, jaccard_with
 from esdedup.text.passages import covers
@@ -51,6 +51,10 @@ class Comparison(ABC, Generic[Operands]):
         operand: of the one document.
         operands: of the n documents.
         """
+
+    def shown(self, text: str) -> str:
+        """Return what is compared of a document as people read it. text: of the document."""
+        return text
 
 
 AnyComparison = Comparison[Any]
@@ -130,6 +134,9 @@ class CosineSimilarity(TextComparison):
 
     def operands(self, texts: HashedTexts) -> Ragged:
         return packed_vectors(texts.texts)
+
+    def shown(self, text: str) -> str:
+        return shown_vector(text) if text else ""
 
     def nearness(self, operands: Ragged, left: I64, right: I64) -> F64:
         return cosines(operands, left, right)[None]

@@ -15,6 +15,8 @@ from esdedup.text.arrays import F64, I64, Ragged, blocks
 F32 = NDArray[np.float32]
 DIGITS = 8
 """Hex digits of a number."""
+_SHOWN = 8
+"""Numbers of a vector that are shown."""
 _LITTLE = np.dtype("<f4")
 _NUMBERS_AT_ONCE = 1 << 20
 """Numbers of the pairs that are compared at once: 25 MB with those of both sides as float64."""
@@ -39,6 +41,16 @@ def read_vectors(texts: Sequence[str], dimensions: int) -> F32:
         raise ValueError(f"a text is not a vector of {dimensions} numbers")
     raw = bytes.fromhex("".join([text or "0" * digits for text in texts]))
     return np.frombuffer(raw, _LITTLE).astype(np.float32).reshape(len(texts), dimensions)
+
+
+def shown_vector(text: str) -> str:
+    """Return the first numbers of a vector, for readers. text: as `written_vector` returns it."""
+    dimensions = len(text) // DIGITS
+    vector = read_vectors([text], dimensions)[0]
+    numbers = [f"{number:.3g}" for number in vector[:_SHOWN].tolist()]
+    if dimensions > _SHOWN:
+        numbers.append("...")
+    return f"[{', '.join(numbers)}]"
 
 
 def packed_vectors(texts: Sequence[str]) -> Ragged:

@@ -75,6 +75,27 @@ def text_at(source: Mapping[str, object], text_fields: Sequence[str]) -> str | N
     return "\n".join(strings) if strings else None
 
 
+def shown_text(source: Mapping[str, object], text_fields: Sequence[str]) -> str:
+    """Return the text of a document as people read it; an empty one if it has none.
+
+    A vector says nothing to a reader. So the text of such a document is the longest string of its
+    other fields, or without any the first numbers of the vector.
+    """
+    text, first = text_at(source, text_fields) or "", text_fields[0]
+    if not isinstance(first, ValueField):
+        return text
+    shown = first.sketch.measure.comparison.shown(text)
+    if shown == text:
+        return text
+    strings = [
+        string
+        for name, value in source.items()
+        if name != first and not name.startswith(FIELD)
+        for string in _strings(value)
+    ]
+    return max(strings, key=len, default=shown)
+
+
 def parts_of(source: Mapping[str, object], text_fields: Sequence[str]) -> int:
     """Return the number of strings that are joined to the text of a document."""
     if isinstance(text_fields[0], ValueField):

@@ -17,7 +17,7 @@ from esdedup.models import FIELD, MARKS, Fields, tokens_in
 from esdedup.sketch.kinds.base import ValueField
 from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
 from esdedup.sketch.sketch import normalised_digests
-from esdedup.stores.fields import quoted, text_at
+from esdedup.stores.fields import quoted, shown_text, text_at
 from esdedup.stores.stop_list import stop_entries
 from esdedup.text.characters import count
 
@@ -90,6 +90,10 @@ class SketchedFields:
     def text_at(self, source: Mapping[str, object]) -> str | None:
         """Return the text of a document, or None if it has none."""
         return text_at(source, self.text_fields)
+
+    def shown_text(self, source: Mapping[str, object]) -> str:
+        """Return the text of a document as people read it; an empty one if it has none."""
+        return shown_text(source, self.text_fields)
 
     def digest_in(self, source: Mapping[str, object]) -> Any:
         """Return the digest of a document's text, with the fields of `digest_paths`, or None."""

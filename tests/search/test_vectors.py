@@ -17,7 +17,7 @@ import esdedup
 from esdedup import MinHash, Scheme, Vectors
 from esdedup.exceptions import RecordError
 from esdedup.proxy.splice import SentSource, Splicer
-from esdedup.sketch.vectors import F32
+from esdedup.sketch.vectors import F32, written_vector
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import call, esdedup_command, fill, run_command, words, write_lines
 from tests.helpers.places import Place, clusters
@@ -401,3 +401,28 @@ def test_pairs_are_those_of_brute_force(folder: Path, least: float) -> None:
 @pytest.mark.parametrize("least", [0.9, 0.95, 0.98])
 def test_pairs_of_many_vectors_are_those_of_brute_force(folder: Path, least: float) -> None:
     check_brute_force(clustered(20_000, 128, seed=4), folder, least)
+
+
+def test_a_vector_is_shown_by_the_text_beside_it(folder: Path) -> None:
+    lines = [{**record, "title": "A", "text": f"Text of {record['id']}."} for record in records()]
+    write_lines(folder / "d.jsonl", lines)
+    options = ["--vectors", f"embedding:{SIZE}", "--cosine", "0.97"]
+    at = ["--db", "x.db", "-i", "d"]
+    assert run_command("index", "d.jsonl", *options, *at).status == 0
+    shown = {
+        "similar": run_command("similar", *at, "--id", "r07", "--table"),
+        "pairs": run_command("pairs", *at, "--table"),
+        "explain": run_command("explain", *at, "r07", "near00", "--table"),
+        "buckets": run_command("stats", *at, "--hot", "1", "--table"),
+    }
+    for command, ran in shown.items():
+        assert "Text of" in ran.out, command
+        assert written_vector(VECTORS["near00"])[:16] not in ran.out, command
+    # Files are read for their vectors alone.
+    first = f"[{VECTORS['near00'][0]:.3g}, {VECTORS['near00'][1]:.3g}, "
+    of_files = run_command("pairs", "d.jsonl", *options, "--table")
+    assert first in of_files.out
+    cleaned = run_command("clean", "d.jsonl", *options, "--output", "out", "--json")
+    samples = cleaned.json[0]["samples"]
+    assert any(first in sample["text"] + sample["original_text"]
+               for sample in samples)  # fmt: skip

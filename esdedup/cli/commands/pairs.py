@@ -168,7 +168,8 @@ def _in_files(
             pairs, read = opened.enter_context(running)
         without_words = int((~read.columns.filled).sum()) - pairs.blank
         warn_of_records(read.repeated, without_words)
-        show(pairs, read.texts_of, scheme)
+        shown = pairs.measure.comparison.shown
+        show(pairs, lambda ids: [*map(shown, read.texts_of(ids))], scheme)
         if read.failed:
             message(f"{read.failed} of {read.read} records were skipped: see {letters.path}")
             raise Exit(1)

@@ -145,7 +145,7 @@ def similar_command(
         message(f"No similar documents{output.in_brackets(bound)}")
         return
     rows = [
-        (*_measured(match), match.id, output.snippet(_shown(match, meta.text_at(match.source))))
+        (*_measured(match), match.id, output.snippet(_shown(match, meta.shown_text(match.source))))
         for match in result.matches
     ]
     columns: list[tuple[str, output.Kind]]
@@ -272,7 +272,7 @@ def _answer_all(
     texts_by_warning: Counter[str] = Counter()
     answered = 0
     check_limits(index.scheme, limits)
-    text_at, chosen = index.meta_of(limits).text_at, index.scheme.chosen(limits)
+    text_at, chosen = index.meta_of(limits).shown_text, index.scheme.chosen(limits)
     encoding = search.encoding
     files = FileOptions(encoding=encoding, delimiter=delimiter).named([file])
     for batch in index.queries_in_files(files, limits, search.filters(), encoding, delimiter):

@@ -143,16 +143,20 @@ def _compared(
         text_at(left_document.source, meta.text_fields) or "",
         text_at(right_document.source, meta.text_fields) or "",
     )
+    shown_texts = (
+        meta.shown_text(left_document.source),
+        meta.shown_text(right_document.source),
+    )
     passages, judgement = comparison.passages, comparison.judgement
     spans: tuple[list[Difference], list[Difference]] | None
     if passages is None:
-        spans = differences(texts[0], texts[1], meta.scheme)
+        spans = differences(shown_texts[0], shown_texts[1], meta.scheme)
     else:
         spans = outside_passages(passages.left.text), outside_passages(passages.right.text)
     note: str = ""
     if spans is None:
         note = message("The texts are too long for their differences to be marked.")
-    elif texts[0] == texts[1]:
+    elif shown_texts[0] == shown_texts[1]:
         note = message("The texts are equal.")
     elif all(span.kind == "ignored" for span in spans[0]):
         note = message("No word differs, only what the comparison ignores.")
@@ -165,7 +169,7 @@ def _compared(
         judged_digests = dict(zip(ids, judgement.digests, strict=True))
         digests = normalised_digests(texts, judgement.normalisation)[1]
         outdated = [*digests] != [judged_digests[document.id] for document in documents]
-    return _ComparedTexts(texts, spans, measure, note, outdated)
+    return _ComparedTexts(shown_texts, spans, measure, note, outdated)
 
 
 @dataclass(frozen=True)
@@ -248,18 +252,18 @@ def alone(document: Document, meta: IndexMeta, show: Sequence[str]) -> Shown:
     images = [name for name in show if isinstance(name, ImageField)]
     hidden = {*images, *meta.text_fields, meta.field, meta.marks_field, FIELD}
     fields = [*images, *(name for name in document.source if name not in hidden)]
-    text = text_at(document.source, meta.text_fields) or ""
+    text = meta.shown_text(document.source)
     return _shown(document, text, [], fields, _MOST)
 
 
 def excerpt(document: Document, meta: IndexMeta, fields: Sequence[str]) -> Shown:
     """Return a document with the beginning of its text, and some fields."""
-    return _shown(document, text_at(document.source, meta.text_fields) or "", [], fields, _EXCERPT)
+    return _shown(document, meta.shown_text(document.source), [], fields, _EXCERPT)
 
 
 def with_words(document: Document, words: str, meta: IndexMeta, fields: Sequence[str]) -> Shown:
     """Return a document with the places of its text that have words, which are marked."""
-    text = text_at(document.source, meta.text_fields) or ""
+    text = meta.shown_text(document.source)
     terms = sorted({*_WORDS.findall(words)}, key=len, reverse=True)
     in_a_row = r"\W+".join(map(re.escape, _WORDS.findall(words)))
     spans: list[Difference] = []
