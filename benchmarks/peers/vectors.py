@@ -244,7 +244,7 @@ def of_faiss(vectors: Matrix, kind: str) -> Tool:
 
 
 def of_hnswlib(vectors: Matrix) -> Tool:
-    import hnswlib
+    import hnswlib  # type: ignore[import-untyped]
 
     index = hnswlib.Index("ip", DIMENSIONS)
     index.init_index(len(vectors), ef_construction=80, M=32)
