@@ -227,8 +227,10 @@ def of_faiss(vectors: Matrix, kind: str) -> Tool:
     def all_pairs(effort: int) -> Pairs:
         set_effort(effort)
         pairs: Pairs = set()
-        for first in range(0, len(vectors), 10_000):
-            ends, _, rows = index.range_search(vectors[first : first + 10_000], COSINE)
+        # FAISS 1.15.1 aborts if a graph is searched for 10,000 vectors in one call.
+        at_once = 200 if kind == "hnsw" else 10_000
+        for first in range(0, len(vectors), at_once):
+            ends, _, rows = index.range_search(vectors[first : first + at_once], COSINE)
             left = np.repeat(np.arange(len(ends) - 1), np.diff(ends).astype(np.int64)) + first
             pairs |= {
                 ordered(one, other)
