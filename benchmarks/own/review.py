@@ -7,6 +7,7 @@ on the same machine and keeps one connection. The time of a page ends with its l
 """
 
 import argparse
+import json
 import re
 import statistics
 import tempfile
@@ -33,6 +34,8 @@ READY = (
     "/judge",
     "/threshold",
     "/decide",
+    "/decide?keep=longest",
+    "/search?words={words}",
 )
 """Pages when groups are found and pairs to judge are drawn."""
 MOST_SECONDS = 600.0
@@ -72,9 +75,15 @@ def measure(db: Path, options: argparse.Namespace) -> Figures:
         searched = visitor.until("/search?id=0", 'id="results"', {})
         found = visitor.until("/groups", "Least similar", working)
         drawn = visitor.until("/judge", 'data-key="d"', {})
+        with (db.parent / "documents.jsonl").open(encoding="utf-8") as lines:
+            word = max(json.loads(next(lines))["text"].split(), key=len)
+        words = f"/search?words={word}"
+        first_words = visitor.page(words)[0]
+        read = first_words + visitor.until(words, 'id="with-words"', {})
         groups = visitor.page("/groups")[1]
         named = {
             "largest": re.findall(r'href="/[^"]*/group\?id=(\d+)"', groups)[0],
+            "words": word,
             "last": re.findall(r"Page 1 of ([\d,]+)", groups)[0].replace(",", ""),
         }
         ready = {
@@ -88,6 +97,8 @@ def measure(db: Path, options: argparse.Namespace) -> Figures:
         "search_seconds": round(searched, 1),
         "groups_seconds": round(found, 1),
         "pairs_seconds": round(drawn, 1),
+        "words_first": round(first_words, 4),
+        "words_seconds": round(read, 1),
         "resident_mb": round(memory),
         "working": {path: spread(seconds) for path, seconds in working.items()},
         "ready": {path: spread(seconds) for path, seconds in ready.items()},
@@ -107,8 +118,10 @@ def tables(document: dict[str, Any]) -> str:
     found = document["results"]
     lines = ["| page | when | times | median ms | worst ms |", "| --- | --- | ---: | ---: | ---: |"]
     first = {"pages": 1, "median": found["first"], "worst": found["first"]}
+    words = {"pages": 1, "median": found["words_first"], "worst": found["words_first"]}
     parts = {
         "just started": {"/": first},
+        "texts are being read": {"/search?words={words}": words},
         "groups are being found": found["working"],
         "ready": found["ready"],
     }
@@ -119,8 +132,8 @@ def tables(document: dict[str, Any]) -> str:
     told = (
         f"{found['documents']:,} documents. After the start, the first search was ready in"
         f" {found['search_seconds']:.0f} s, groups {found['groups_seconds']:.0f} s later, pairs to"
-        f" judge {found['pairs_seconds']:.0f} s after these; then {found['resident_mb']} MB were"
-        " resident."
+        f" judge {found['pairs_seconds']:.0f} s after these. The first search for words read all"
+        f" texts in {found['words_seconds']:.0f} s. Then {found['resident_mb']} MB were resident."
     )
     return "\n".join([told, "", *lines])
 

@@ -164,6 +164,7 @@ def serve(review: Review, port: int, started: Callable[[str], None]) -> Job | No
         started(f"http://{_ADDRESS}:{port}/?token={token}")
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listening])
+        review.text_jobs.stop(_JOB_SECONDS)
         stopped = review.jobs.stop(_JOB_SECONDS)
         review.index.close()
     return stopped

@@ -10,8 +10,10 @@ from urllib.parse import parse_qsl
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 
-from esdedup.exceptions import UsageError
+from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document, Query
+from esdedup.review.jobs import Job
+from esdedup.review.messages import message
 from esdedup.review.pages import Parameters, Review
 from esdedup.review.shown.texts import ImageField, PairDetails, alone, excerpt, pair_of, with_words
 from esdedup.search.scopes import warning_of_query
@@ -27,6 +29,8 @@ _MOST = 100
 _NUMBER = 10
 _WITH_WORDS = 20
 """Documents with words on a page."""
+_QUICK, _PATIENT = 0.3, 5.0
+"""Seconds to wait for the texts to be read: before the progress is shown, and without it."""
 _PHRASE = 500
 """Characters of a text that is searched for as words if nothing is similar to it."""
 
@@ -45,6 +49,8 @@ class DocumentPages:
         text, id = parameters.get("text", "").replace("\r\n", "\n"), parameters.get("id", "")
         try:
             if words := parameters.get("words", "").strip():
+                if (job := self._texts_are_read(_QUICK)) is not None:
+                    return self._page(parameters, {"reading": job})
                 return self._page(parameters, self._with_words(words))
             if id:
                 fields = self.review.index.meta.text_fields
@@ -62,6 +68,27 @@ class DocumentPages:
         except HTTPException as error:
             return self._page(parameters, {"error": error.detail}, status=error.status_code)
 
+    def _texts_are_read(self, seconds: float) -> Job | None:
+        """Return None if words can be searched for, else the job that reads the texts for that.
+
+        seconds: to wait for the job. Raises StoreError if it fails.
+        """
+        index = self.review.index
+        if index.store.has_read_texts():
+            return None
+        documents = index.statistics().documents
+
+        def read(job: Job) -> None:
+            index.store.read_texts(
+                index.meta, lambda number: job.on_step("Documents", number, documents)
+            )
+
+        job = self.review.text_jobs.start("Reading texts", read)
+        job.over.wait(seconds)
+        if job.error is not None:
+            raise StoreError(job.error)
+        return None if job.ended else job
+
     def _with_words(self, words: str) -> dict[str, object]:
         """Return the documents that contain words, those with them in a row first."""
         index = self.review.index
@@ -71,6 +98,14 @@ class DocumentPages:
             for document in index.store.get(ids)
         ]
         return {"with_words": documents, "words_total": total}
+
+    def _with_phrase(self, text: str, warnings: list[str]) -> dict[str, object]:
+        """Return the documents that contain a text, or warn that they are not known yet."""
+        # A page with a pasted text can't be loaded again by itself.
+        if self._texts_are_read(_PATIENT) is None:
+            return self._with_words(text)
+        warnings.append(message("The texts are still being read. Search again in a moment."))
+        return {}
 
     def _results(self, parameters: Parameters, query: Query) -> Response:
         index, number = self.review.index, parameters.integer("number", _NUMBER, _MOST)
@@ -103,7 +138,7 @@ class DocumentPages:
             values["asked"] = asked
         elif not pairs and len(query.text) <= _PHRASE:
             # A phrase is a part of a document, not similar to it.
-            values |= self._with_words(query.text)
+            values |= self._with_phrase(query.text, warnings)
         answer = self._page(parameters, values)
         # Browsers go back to the answer to a form only if they may keep it.
         answer.headers["cache-control"] = "private, no-cache"
@@ -127,6 +162,7 @@ class DocumentPages:
             "warnings": [],
             "error": None,
             "asked": None,
+            "reading": None,
             "with_words": None,
             "words_total": 0,
         }

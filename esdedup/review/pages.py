@@ -65,6 +65,7 @@ class Parameters(dict[str, str]):
 
 
 Handler = Callable[[Parameters], Response]
+_NOTHING = Response(status_code=204)
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class Review:
         passes it; without it a page shows messages as the library writes them.
     root: the path of all pages, which no other program knows.
     counting_seconds: time limit for counting the documents of runs that are still removed.
+    text_jobs: read texts beside the other jobs, so that a search for words waits for no group.
     """
 
     index: Index
@@ -96,6 +98,7 @@ class Review:
     with_options: Callable[[str], str] = str
     root: str = field(default_factory=lambda: f"/{secrets.token_urlsafe(16)}")
     counting_seconds: float = 2.0
+    text_jobs: Jobs = field(default_factory=Jobs)
 
     @property
     def images(self) -> bool:
@@ -160,7 +163,8 @@ class Review:
 
     def working(self, parameters: Parameters) -> Response:
         """Return the progress of the job that works now, or an empty answer if none does."""
-        return self.page("progress.html") if self.jobs.current else Response(status_code=204)
+        jobs = self.text_jobs if "texts" in parameters else self.jobs
+        return self.page("progress.html", {"job": job}) if (job := jobs.current) else _NOTHING
 
     def refused(self, request: Request, error: Exception) -> Response:
         """Return a page that states why there is no answer, with a link back."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -172,8 +172,17 @@ class Store(Protocol):
         """Return the ids of at most `limit` documents whose text has all words, and their number.
 
         Documents with the words in a row come first. A cluster analyzes words as it does the text.
-        In a file, the first call reads all texts, and so does one after documents were added or
-        removed; without FTS5 in SQLite, it raises StoreError.
+        A file calls `read_texts` first.
+        """
+
+    def has_read_texts(self) -> bool:
+        """Return whether `full_text` answers without reading all texts: always on a cluster."""
+
+    def read_texts(self, meta: IndexMeta, on_read: Callable[[int], None]) -> None:
+        """Read what `full_text` searches in, unless no document came or went since it was read.
+
+        on_read: gets the number of documents so far; what it raises ends the reading. Raises
+        StoreError if SQLite has no FTS5.
         """
 
     def some_ids(self, count: int) -> list[str]:

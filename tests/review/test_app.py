@@ -136,7 +136,7 @@ def test_errors_name_options_as_esdedup_review_has_them(visit: Visit) -> None:
 
 def test_search_finds_words(visit: Visit) -> None:
     visitor = visit(write=True)
-    page = plain(visitor.get("/search", params={"words": "voted council"}).text)
+    page = plain(visitor.settled("/search?words=voted+council"))
     assert "3 documents with these words a" in page
     page = visitor.get("/search", params={"words": "the RIVER"}).text
     assert "1 document with these words" in page
@@ -149,7 +149,24 @@ def test_search_finds_words(visit: Visit) -> None:
     page = plain(visitor.post("/search", data={"text": "over the canal"}).text)
     assert "No document is similar as a whole. 1 document with these words" in page
     visitor.review.index.add([{"id": "new", "text": "A canal for the boats of the town hall."}])
-    assert "2 documents with these words" in visitor.get("/search?words=canal").text
+    assert "2 documents with these words" in visitor.settled("/search?words=canal")
+
+
+def test_a_search_for_words_shows_how_many_texts_are_read(visit: Visit) -> None:
+    visitor, goes_on = visit(), threading.Event()
+
+    def earlier(job: Job) -> None:
+        goes_on.wait(60)
+
+    visitor.review.text_jobs.start("earlier", earlier)
+    page = visitor.get("/search?words=river").text
+    assert "The first search for words reads all texts." in page
+    assert "Reading texts" in page
+    (progress,) = re.findall(r'data-progress="/[^/"]*([^"]*)"', page)
+    assert visitor.get(progress).status_code == 200
+    goes_on.set()
+    assert "1 document with these words" in visitor.settled("/search?words=river")
+    assert visitor.get(progress).status_code == 204
 
 
 def test_a_search_by_id_shows_the_document_and_keeps_the_form(visit: Visit) -> None:

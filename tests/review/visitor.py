@@ -56,6 +56,7 @@ class Visitor:
         """The page when no job works any more."""
         self.get(path)
         await_true("jobs ended", lambda: self.review.jobs.current is None)
+        await_true("texts read", lambda: self.review.text_jobs.current is None)
         return self.get(path).text
 
 

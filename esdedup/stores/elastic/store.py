@@ -11,7 +11,7 @@ import contextlib
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
@@ -576,6 +576,12 @@ class ClusterStore:
         with contextlib.closing(pages):
             hits = itertools.islice(itertools.chain.from_iterable(pages), count)
             return documents_of(hits, with_indices=self.has_places())
+
+    def has_read_texts(self) -> bool:
+        return True
+
+    def read_texts(self, meta: IndexMeta, on_read: Callable[[int], None]) -> None:
+        """Do nothing, because the cluster has an index of the texts."""
 
     def full_text(self, words: str, meta: IndexMeta, limit: int) -> tuple[list[str], int]:
         body = full_text_body(words, meta.text_fields, limit)

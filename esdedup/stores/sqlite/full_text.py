@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from esdedup.exceptions import StoreError
 from esdedup.models import Document
@@ -34,14 +34,22 @@ class FullText:
 
     def is_of(self, version: object) -> bool:
         """Return whether the texts are those of a version of the documents."""
-        with self._turn:
-            return version == self._version
+        # Not in turn: a page must not wait for texts that are being read.
+        return version == self._version
 
     def read(
-        self, batches: Iterable[Sequence[Document]], text_fields: Sequence[str], version: object
+        self,
+        batches: Iterable[Sequence[Document]],
+        text_fields: Sequence[str],
+        version: object,
+        on_read: Callable[[int], None],
     ) -> None:
-        """Read the texts of all documents. Raises StoreError if SQLite has no FTS5."""
+        """Read the texts of all documents. Raises StoreError if SQLite has no FTS5.
+
+        on_read: gets the number of documents so far; what it raises ends the reading.
+        """
         with self._turn, self._db:
+            self._version = None
             self._db.execute("DROP TABLE IF EXISTS texts")
             self._db.execute("DROP TABLE IF EXISTS ids")
             try:
@@ -64,6 +72,7 @@ class FullText:
                     "INSERT INTO ids VALUES (?, ?)",
                     zip(numbers, [document.id for document in batch], strict=True),
                 )
+                on_read(number)
             self._version = version
 
     def find(self, words: str, limit: int) -> tuple[list[str], int]:

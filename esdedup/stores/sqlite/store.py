@@ -13,7 +13,8 @@ import json
 import logging
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -98,6 +99,7 @@ class LocalStore:
         self.window = Window()
         self._sizes = sizes
         self._full_text: FullText | None = None
+        self._reading_texts = threading.Lock()
 
     @property
     def where(self) -> str:
@@ -291,14 +293,28 @@ class LocalStore:
         return []
 
     def full_text(self, words: str, meta: IndexMeta, limit: int) -> tuple[list[str], int]:
+        self.read_texts(meta, lambda documents: None)
+        assert self._full_text is not None
+        return self._full_text.find(words, limit)
+
+    def has_read_texts(self) -> bool:
+        return self._full_text is not None and self._full_text.is_of(self._version())
+
+    def read_texts(self, meta: IndexMeta, on_read: Callable[[int], None]) -> None:
+        with self._reading_texts:
+            if self._full_text is None:
+                self._full_text = FullText()
+            version = self._version()
+            if not self._full_text.is_of(version):
+                batches = self.scan([*meta.text_fields], meta)
+                self._full_text.read(batches, meta.text_fields, version, on_read)
+
+    def _version(self) -> tuple[int, int | None]:
+        """Return numbers that change if documents come or go."""
         with self._reading() as tables:
             query = f"SELECT count(*), max(number) FROM {tables.documents.tables.documents}"
-            version = tables.db.execute(query).fetchone()
-        if self._full_text is None:
-            self._full_text = FullText()
-        if not self._full_text.is_of(version):
-            self._full_text.read(self.scan([*meta.text_fields], meta), meta.text_fields, version)
-        return self._full_text.find(words, limit)
+            count, last = tables.db.execute(query).fetchone()
+        return count, last
 
     def some_ids(self, count: int) -> list[str]:
         if self.meta() is None:

@@ -656,6 +656,18 @@ def test_texts_are_searched_for_words(open_store: OpenStore) -> None:
     }
     write(store, [document(id, ["a"], text=text) for id, text in texts.items()])
     store.refresh()
+
+    def stop(documents: int) -> None:
+        raise InterruptedError(documents)
+
+    if not store.has_read_texts():
+        with pytest.raises(InterruptedError, match="4"):
+            store.read_texts(META, stop)
+        assert not store.has_read_texts()
+    store.read_texts(META, lambda documents: None)
+    assert store.has_read_texts()
+    # There is nothing more to read.
+    store.read_texts(META, stop)
     ids, total = store.full_text("BRIDGE river", META, 10)
     assert (sorted(ids), total) == (["1", "2"], 2)
     # In a row comes first.
