@@ -118,10 +118,8 @@ def tables(document: dict[str, Any]) -> str:
     found = document["results"]
     lines = ["| page | when | times | median ms | worst ms |", "| --- | --- | ---: | ---: | ---: |"]
     first = {"pages": 1, "median": found["first"], "worst": found["first"]}
-    words = {"pages": 1, "median": found["words_first"], "worst": found["words_first"]}
     parts = {
         "just started": {"/": first},
-        "texts are being read": {"/search?words={words}": words},
         "groups are being found": found["working"],
         "ready": found["ready"],
     }
@@ -132,9 +130,14 @@ def tables(document: dict[str, Any]) -> str:
     told = (
         f"{found['documents']:,} documents. After the start, the first search was ready in"
         f" {found['search_seconds']:.0f} s, groups {found['groups_seconds']:.0f} s later, pairs to"
-        f" judge {found['pairs_seconds']:.0f} s after these. The first search for words read all"
-        f" texts in {found['words_seconds']:.0f} s. Then {found['resident_mb']} MB were resident."
+        f" judge {found['pairs_seconds']:.0f} s after these; then {found['resident_mb']} MB were"
+        " resident."
     )
+    if "words_first" in found:
+        told += (
+            f" The first search for words showed its progress after {found['words_first']:.1f} s,"
+            f" and all texts were read in {found['words_seconds']:.0f} s."
+        )
     return "\n".join([told, "", *lines])
 
 
