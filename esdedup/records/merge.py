@@ -180,6 +180,9 @@ def _distinct(values: Iterable[object]) -> list[object]:
             if type(item) is str:
                 if item:
                     distinct.setdefault(item, item)
+            elif type(item) is int:
+                # Its JSON, without an encoder for each.
+                distinct.setdefault((str(item),), item)
             elif not _is_missing(item):
                 # As JSON, 1 and true differ.
                 distinct.setdefault((json.dumps(item, sort_keys=True, default=str),), item)

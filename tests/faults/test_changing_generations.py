@@ -234,7 +234,7 @@ def proxy(url: str) -> Iterator[Proxy]:
         yield proxy
 
 
-@pytest.mark.on_every_server
+# On OpenSearch, tests/ingest/test_generations.py runs without --all.
 def test_no_write_is_lost_and_nothing_outside_of_the_filter_is_touched(
     proxy: Proxy, url: str, name: str
 ) -> None:

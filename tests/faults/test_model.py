@@ -347,7 +347,7 @@ class Sequence:
 @pytest.mark.parametrize(
     ("first", "local", "others"),
     [
-        (0, 10, 2),
+        (0, 4, 1),
         pytest.param(100, 300, 50, marks=[pytest.mark.nightly, pytest.mark.timeout(3000)]),
     ],
 )

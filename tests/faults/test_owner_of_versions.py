@@ -88,7 +88,7 @@ def owner(place: Place, request: pytest.FixtureRequest) -> Iterator[Owner]:
     owner.ended.set()
 
 
-@pytest.mark.on_every_server
+# On OpenSearch, tests/admin/test_external_versions.py runs without --all.
 @clusters
 @pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.nightly)])
 def test_every_write_of_the_owner_wins(

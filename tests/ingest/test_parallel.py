@@ -1,5 +1,6 @@
 """`esdedup index --workers`: the same as one process."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -79,22 +80,30 @@ def test_large_files_are_read_by_several_processes(folder: Path) -> None:
 
 
 def test_a_killed_worker_ends_a_run_that_the_same_command_completes(folder: Path) -> None:
-    records = [{"id": f"d{n}", "text": f"text {n} of many " * 40} for n in range(24_000)]
+    records = [{"id": f"d{n}", "text": f"text {n} of many " * 40} for n in range(28_000)]
     write_lines(folder / "many.jsonl", records)
-    process = start_command("index", "many.jsonl", "--workers", "2", stderr=subprocess.PIPE)
+    lines = (folder / "many.jsonl").read_text("utf-8").splitlines(keepends=True)
+    pipes: Any = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = start_command("index", "-", "--workers", "2", **pipes)
+    assert process.stdin is not None
+    process.stdin.writelines(lines[:20_000])
     await_documents(process, folder / "esdedup.db")
+    await_true("the worker", lambda: len(children(process)) > 0)
     workers = children(process)
     os.kill(min(workers), signal.SIGKILL)
+    # Batches go to this process and to its worker in turn, so that one of the rest meets its end.
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.writelines(lines[20_000:])
     _, shown = process.communicate(timeout=60)
     assert "Traceback" not in shown
     assert process.returncode == 1
     assert "Run the same command again" in shown
     await_ended(workers)
     (report,) = run_command("index", "many.jsonl", "--workers", "2", "--json").json
-    assert report["created"] + report["unchanged"] == 24_000
+    assert report["created"] + report["unchanged"] == 28_000
     assert report["unchanged"] > 0
     with esdedup.open(folder / "esdedup.db") as index:
-        assert index.statistics().sketched == 24_000
+        assert index.statistics().sketched == 28_000
 
 
 def test_interrupted_at_any_moment_it_says_so(folder: Path) -> None:

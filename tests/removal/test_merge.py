@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.helpers.places import META, STORES, Place, clusters, local, whole, wi
 from tests.servers.proxy import Proxy, product_of
 
 ACTIONS: list[Action] = ["delete", "mark", "move"]
+MERGED_BY: list[Action] = ["delete", "mark"]
 MERGE = Merge(("url", "meta.tags"), ("author",))
 OPTIONS = ["--collect", "url", "--collect", "meta.tags", "--fill", "author"]
 NEW_VALUES = {"url": ["a", "b", 7], "meta": {"tags": ["x", "y"], "n": 1}, "author": "Ann"}
@@ -278,20 +280,28 @@ def test_a_document_without_room_for_values_keeps_its_duplicates(store: Store) -
 @local
 def test_many_duplicates_are_read_in_parts(store: Store) -> None:
     text = words(1)
-    fill(store, [{"id": str(n), "text": text, "url": n % 700} for n in range(2_300)])
+    fill(store, [{"id": str(n), "text": text, "url": n % 70} for n in range(2_300)])
     report = applied(store, lambda: None).report
     assert report is not None
     assert (report.merged, report.done) == (1, 2_299)
-    assert store.get(["0"])[0].source["url"] == [*range(700)]
+    assert store.get(["0"])[0].source["url"] == [*range(70)]
     assert undone(store) == []
     assert len(whole(store)) == 2_300
 
 
-@pytest.mark.parametrize("action", ["delete", "mark"])
+# As of removals that merge nothing, marks are killed in the local store.
 @pytest.mark.parametrize(
-    "place",
-    [*STORES[:2], *(pytest.param(name, marks=pytest.mark.nightly) for name in STORES[2:])],
-    indirect=True,
+    ("place", "action"),
+    [
+        ("local", "delete"),
+        ("local", "mark"),
+        ("elasticsearch", "delete"),
+        *(
+            pytest.param(name, action, marks=pytest.mark.nightly)
+            for name, action in [("elasticsearch", "mark"), *product(STORES[2:], MERGED_BY)]
+        ),
+    ],
+    indirect=["place"],
 )
 def test_killed_at_any_call(place: Place, store: Store, action: Action) -> None:
     fill(store, sources(2))

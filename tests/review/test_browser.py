@@ -195,7 +195,7 @@ def ended(page: Page, name: str, counts: str) -> None:
     expect(page.get_by_role("progressbar")).to_have_count(0)
 
 
-@pytest.mark.on_every_server
+# On OpenSearch, the tests of words open pages, and those in tests/removal undo removals.
 @pytest.mark.parametrize("place", ["local", "opensearch"], indirect=True)
 def test_look_judge_decide_and_undo(
     place: Place, target: list[str], tmp_path: Path, open_page: OpenPage

@@ -1,19 +1,36 @@
-"""Spark in several processes: two executors of one core each, as on a cluster."""
+"""A session of Spark, which the tests of this folder share.
+
+It runs in one JVM with two tasks at a time, whose Python processes are separate. With --all, two
+executors are processes too, as on a cluster: each is a JVM that loads and compiles Spark's code
+again, which doubles the processor time of all tests.
+"""
+
+from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
+# A task that fails runs again, up to four times, as on a cluster.
+ONE_PROCESS, EXECUTORS = "local[2,4]", "local-cluster[2,1,4096]"
 
 
 @pytest.fixture(scope="session")
-def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on `local-cluster`, whose executors are processes of their own."""
+def spark(
+    request: pytest.FixtureRequest, java: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """A session; with --all, its executors are processes of their own."""
+    from pyspark.sql import SparkSession
+
+    has_executors = request.config.getoption("--all")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("SPARK_WORKER_DIR", str(tmp_path_factory.mktemp("spark-work")))
@@ -31,10 +48,15 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark")),
             "spark.local.dir": str(tmp_path_factory.mktemp("spark-local")),
         }
+        if not has_executors:
+            # Queries of few rows are planned once, with fewer tasks.
+            settings["spark.sql.adaptive.enabled"] = "false"
+            settings["spark.sql.shuffle.partitions"] = "2"
         if (other := SparkSession.getActiveSession()) is not None:
             # An example of the docs made it.
             other.stop()
-        builder = SparkSession.builder.master("local-cluster[2,1,4096]").appName("esdedup tests")
+        master = EXECUTORS if has_executors else ONE_PROCESS
+        builder = SparkSession.builder.master(master).appName("esdedup tests")
         for name, value in settings.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()

@@ -88,11 +88,16 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("made", "options"),
     [
-        (lines, []),
+        # The run below that resumes has the same files and options.
+        pytest.param(lines, [], marks=pytest.mark.nightly),
         (lines, ["--keep", "highest:size", "--against", "held"]),
         (tables, ["--keep", "longest", "--method", "components", "-t", "0.6"]),
         (tables, ["--keep", "last", "--exact"]),
-        (lines, ["--passages", "--sketch", "passages", "--cover", "0.6"]),
+        # Passages are compared in test_frames.py, and files are written as of other sketches.
+        pytest.param(
+            *(lines, ["--passages", "--sketch", "passages", "--cover", "0.6"]),
+            marks=pytest.mark.nightly,
+        ),
         (fingerprints, [*OF_BITS, "--distance", "8"]),
         # Distances are those of the case before, and components those of texts.
         pytest.param(
@@ -145,6 +150,9 @@ def test_a_run_that_fails_resumes(spark: SparkSession, tmp_path: Path) -> None:
     bad: list[BadRecord] = []
     whole = esdedup.spark.clean(spark, inputs, "whole", dead_letter=bad.append)
     assert len(bad) == whole.failed == 3
+    local = esdedup.clean(inputs, "local")
+    assert (whole.removed, whole.documents) == (local.removed, local.documents)
+    assert contents(Path("whole")) == contents(Path("local"))
     # A folder where one file is written fails its tasks.
     Path("out/.10.jsonl.tmp").mkdir(parents=True)
     tables = list[dict[str, int]]()
@@ -162,7 +170,7 @@ def test_a_run_that_fails_resumes(spark: SparkSession, tmp_path: Path) -> None:
     assert esdedup.spark.clean(spark, inputs, "out") == whole
     assert Path("out/_removed.parquet").is_dir()
     assert contents(Path("out")) == contents(Path("whole"))
-    assert {path.name for path in Path().iterdir()} == {"in", "whole", "out"}
+    assert {path.name for path in Path().iterdir()} == {"in", "local", "whole", "out"}
 
 
 def test_what_spark_can_not_do_is_refused(spark: SparkSession) -> None:

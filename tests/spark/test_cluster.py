@@ -246,13 +246,21 @@ def stopping(
     yield from waiting
 
 
+def kill_worker() -> None:
+    """Kill the Python process of this task."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def kill_executor() -> None:
     """Kill the executor whose Python worker this is: the parent of its parent."""
     ps = ["ps", "-o", "ppid=", "-p", str(os.getppid())]
     os.kill(int(subprocess.run(ps, stdout=subprocess.PIPE, check=True).stdout), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("killed", ["executor", "server"])
+# With --all only, executors are processes of their own.
+@pytest.mark.parametrize(
+    "killed", ["worker", "server", pytest.param("executor", marks=pytest.mark.nightly)]
+)
 def test_a_process_is_killed_while_groups_are_written(
     spark: SparkSession,
     killable_elasticsearch: Node,
@@ -265,7 +273,9 @@ def test_a_process_is_killed_while_groups_are_written(
     marks = wanted([f"d{n}" for n in range(300)], [100, 150, 2])
     guard, restarted = tmp_path / "guard", tmp_path / "restarted"
     wait = partial(await_true, "the server is restarted", restarted.exists)
-    stop = partial(stopping, node.url, name, kill_executor if killed == "executor" else wait, guard)
+    kills: dict[str, Callable[[], None]] = {"worker": kill_worker, "executor": kill_executor}
+    then = kills.get(killed, wait)
+    stop = partial(stopping, node.url, name, then, guard)
     df = grouped(spark, node.url, name, marks)
     # A node that starts again beside other tests may take minutes.
     patient = Connection((node.url,), retry_for=1_200)

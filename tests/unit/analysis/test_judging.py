@@ -213,7 +213,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_promise(exact: bool) ->
     rng = np.random.default_rng(5)
     names, thresholds = ("precision", "recall", "removed"), (0.6, 0.7, 0.8)
     held = dict.fromkeys(names, 0)
-    runs = 60
+    runs = 30
     for _ in range(runs):
         some = population(rng, 1_200)
         pool = some.pool(rng, 300, exact)

@@ -38,6 +38,8 @@ LIVELY = [
         or unicodedata.combining(character)
     )
 ]
+ACTED_ON = {*LIVELY, *(character for character in ASSIGNED if "\uac00" <= character <= "\ud7a3")}
+"""Every other character is the same in each form, and casefolded."""
 CHARACTERS = st.one_of(
     st.sampled_from(LIVELY),
     st.sampled_from(
@@ -77,7 +79,7 @@ def by_hand(text: str, chosen: Normalisation) -> str:
 @pytest.mark.parametrize("chosen", ALL, ids=str)
 def test_every_character_of_unicode_14_by_itself(chosen: Normalisation) -> None:
     once = normalise(ASSIGNED, chosen)
-    assert once == [by_hand(character, chosen) for character in ASSIGNED]
+    assert once == [by_hand(one, chosen) if one in ACTED_ON else one for one in ASSIGNED]
     assert normalise(once, chosen) == once
 
 
