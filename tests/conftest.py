@@ -20,6 +20,7 @@ from hypothesis import settings
 from esdedup.stores import Store
 from esdedup.stores.waits import Waits
 from tests.helpers.commands import call
+from tests.helpers.packages import missing_package, reason
 from tests.helpers.places import META, STORES, OpenStore, Place
 from tests.helpers.waits import waits
 from tests.servers.jdk import find_jdk
@@ -65,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in (
         "on_every_server: runs on OpenSearch too without --all",
         "nightly: runs with --all only",
-        "fuzz: takes input of any kind; all these run a minute, and an hour with --all",
+        "fuzz: takes input of any kind; all these run half a minute, and an hour with --all",
         "xdist_group(name): runs in the same process as the rest of the group",
     ):
         config.addinivalue_line("markers", marker)
@@ -104,6 +105,24 @@ def pytest_configure_node(node: object) -> None:
         config.add_cleanup(provider.stop)
     node.workerinput["servers"] = config.stash[_shared]  # type: ignore[attr-defined]
     node.workerinput["groups"] = config.option.dist == "loadgroup"  # type: ignore[attr-defined]
+
+
+class ModuleWithoutPackage(pytest.Module):
+    """A module of tests that is skipped, because it can't be imported."""
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        package = missing_package(self.path)
+        assert package is not None
+        pytest.skip(reason(package), allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Module | None:
+    """Skip a module whose package only a dependency group installs, naming the group."""
+    if missing_package(module_path) is None:
+        return None
+    return ModuleWithoutPackage.from_parent(parent, path=module_path)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,6 +12,7 @@ from esdedup import UsageError
 from esdedup.files import left_whole_file
 from esdedup.results import Groups
 from tests.helpers.commands import run_command, write_lines
+from tests.helpers.packages import imported
 from tests.helpers.places import Place
 from tests.helpers.scoped_documents import components, corpus, leaders
 
@@ -218,7 +219,7 @@ def test_labels_count_in_what_files_are_compared_with() -> None:
 
 
 def test_records_to_compare_with_need_no_labels() -> None:
-    polars = pytest.importorskip("polars")
+    polars = imported("polars")
     text = "the same text of four copies"
     new = polars.DataFrame([{"text": text, "label": "neg"}])
     old = polars.DataFrame([{"text": text}])

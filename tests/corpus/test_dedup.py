@@ -19,6 +19,7 @@ from esdedup.runs.shares import Shares
 from esdedup.sketch.limits import Limits
 from esdedup.tabular import require_pyarrow
 from tests.helpers.commands import words
+from tests.helpers.packages import imported
 
 RECORDS = [
     {"n": n, "body": words(n - n % 3 if n % 2 else n, 30) + f" {n % 4}", "rank": (7 * n) % 11}
@@ -49,9 +50,9 @@ def of_kind(kind: str) -> Any:
     frames = {"table": lambda: table, "batch": lambda: table.to_batches()[0]}
     frames |= {
         "pandas": lambda: table.to_pandas(),
-        "polars": lambda: pytest.importorskip("polars").from_arrow(table),
+        "polars": lambda: imported("polars").from_arrow(table),
         "reader": lambda: table.to_reader(),
-        "duckdb": lambda: pytest.importorskip("duckdb").from_arrow(table),
+        "duckdb": lambda: imported("duckdb").from_arrow(table),
     }
     return frames[kind]()
 
@@ -163,7 +164,7 @@ def test_texts_and_missing_texts() -> None:
     assert esdedup.dedup(records).removed == []
     assert esdedup.dedup([{"text": None}]).kept == [{"text": None}]
     assert len(esdedup.group(["", ""])) == 0
-    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    pandas, polars = pytest.importorskip("pandas"), imported("polars")
     column = require_pyarrow().chunked_array([texts])
     for series in (pandas.Series(texts), polars.Series(texts), column):
         assert esdedup.dedup(series).kept == found.kept

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +15,7 @@ from esdedup import UsageError
 from esdedup.exceptions import InputError
 from esdedup.records.merge import Merge
 from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.packages import imported
 
 COPY, OTHER = words(1), words(2)
 
@@ -238,6 +238,7 @@ def test_records_in_memory_take_values() -> None:
     assert records == copies()
     assert result.removed == copies()[2:]
     assert result.rethreshold(0.9).kept == EXPECTED
+    pl = imported("polars")
     of_frame = esdedup.dedup(pl.DataFrame(records), collect=["url"], fill=["author"]).kept
     assert of_frame.to_dicts() == EXPECTED
     assert of_frame.schema["url"] == pl.List(pl.String)
@@ -262,7 +263,7 @@ def test_records_of_others_give_no_values() -> None:
 def test_texts_and_items_are_refused() -> None:
     refusals: list[tuple[Any, dict[str, Any], str]] = [
         ([COPY, COPY], {"collect": "url"}, "`collect` requires records with fields, not texts"),
-        (pl.DataFrame(copies()), {"fill": "by"}, "`fill`: there is no column 'by'"),
+        (pd.DataFrame(copies()), {"fill": "by"}, "`fill`: there is no column 'by'"),
         (copies(), {"fill": "text"}, "`fill` text: documents are compared by"),
         (
             copies(),

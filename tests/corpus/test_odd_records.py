@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas
-import polars
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -22,6 +21,7 @@ from esdedup.compare.source import FileSource
 from esdedup.records.files import chunks_of_file
 from esdedup.runs.run import Run
 from tests.helpers.commands import run_command
+from tests.helpers.packages import imported
 
 TEXTS = [
     "The first train to the airport leaves at a quarter to five.",
@@ -93,7 +93,7 @@ FRAMES: dict[str, Callable[[list[Row]], Any]] = {
     "list": list,
     "arrow": pa.Table.from_pylist,
     "reader": lambda rows: pa.Table.from_pylist(rows).to_reader(),
-    "polars": polars.DataFrame,
+    "polars": lambda rows: imported("polars").DataFrame(rows),
     "pandas": pandas.DataFrame,
 }
 READERS: dict[str, Callable[[list[Row]], Found]] = {"add": of_add}
@@ -134,6 +134,7 @@ def test_odd_records_of_each_reader(name: str) -> None:
 @pytest.mark.xdist_group("spark")
 @pytest.mark.nightly
 def test_odd_records_on_spark(java: None) -> None:
+    imported("pyspark")
     from pyspark.sql import SparkSession
 
     from esdedup.spark import pairs

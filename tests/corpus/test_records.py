@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import esdedup
 from tests.helpers.commands import words, write_lines
+from tests.helpers.packages import imported
 
 ITEM = words(1, 20)
 PAGES = [
@@ -32,14 +33,14 @@ def of_kind(kind: str, texts: list[str]) -> Any:
     if kind == "generator":
         return iter(rows)
     if kind == "dataset":
-        return pytest.importorskip("datasets").Dataset.from_list(rows)
+        return imported("datasets").Dataset.from_list(rows)
     if kind == "iterable dataset":
-        return pytest.importorskip("datasets").Dataset.from_list(rows).to_iterable_dataset()
+        return imported("datasets").Dataset.from_list(rows).to_iterable_dataset()
     table = pytest.importorskip("pyarrow").Table.from_pylist(rows)
     if kind == "pandas":
         return table.to_pandas()
     if kind == "polars":
-        return pytest.importorskip("polars").from_arrow(table)
+        return imported("polars").from_arrow(table)
     return table if kind == "table" else table.to_batches()[0]
 
 
@@ -225,7 +226,7 @@ def test_wrong_settings_are_named() -> None:
 
 
 def test_rows_that_are_not_in_memory_are_rejected() -> None:
-    polars, datasets = pytest.importorskip("polars"), pytest.importorskip("datasets")
+    polars, datasets = imported("polars"), imported("datasets")
     lazy = polars.LazyFrame({"text": ["a text"]})
     dataset = datasets.Dataset.from_dict({"text": ["a text"]})
     splits = datasets.DatasetDict(train=dataset, test=dataset)
@@ -271,7 +272,7 @@ def test_steps_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_results_are_tables() -> None:
-    polars = pytest.importorskip("polars")
+    polars = imported("polars")
     result = esdedup.dedup(PAGES, against=[words(0), ITEM], contained=0.8)
     frame = polars.DataFrame(result.duplicates)
     assert frame.columns == ["row", "original", "in_against", "similarity", "distance"]

@@ -8,6 +8,7 @@ import pytest
 
 import esdedup
 import esdedup.files
+from tests.helpers.packages import GROUPS, imported
 from tools.commands import COMMANDS, OPTIONS
 from tools.docs import (
     REFERENCE,
@@ -42,10 +43,23 @@ def marks(page: str) -> list[pytest.MarkDecorator]:
 PAGES = {name: path.read_text("utf-8") for name, path in NAMES.items()}
 
 
+def require_packages(page: str, engines: bool = False) -> None:
+    """Skip a test of a page whose examples import a package of a dependency group without it.
+
+    engines: it runs the examples that need Ray and Daft.
+    """
+    run = (block for block in blocks_of(page) if block.runs)
+    bodies = [block.body for block in run if engines or block.mark != "engines"]
+    lines = re.findall(r"^(?:import|from) (.+)$", "\n".join(bodies), re.MULTILINE)
+    for package in {word for line in lines for word in re.findall(r"\w+", line)} & GROUPS.keys():
+        imported(package)
+
+
 @pytest.fixture(params=[pytest.param(n, marks=marks(p)) for n, p in PAGES.items() if runs(p)])
 def example_page(request: pytest.FixtureRequest) -> tuple[str, str | None]:
     """A page with examples, and the cluster that it needs, if it does."""
     page = PAGES[request.param]
+    require_packages(page)
     if "pyspark" in page:
         request.getfixturevalue("java")
     return page, request.getfixturevalue("elasticsearch_url") if needs_cluster(page) else None
@@ -61,6 +75,7 @@ def test_examples_print_what_the_page_shows(example_page: tuple[str, str | None]
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if needs_engines(page)])
 def test_examples_on_engines_print_what_the_page_shows(name: str) -> None:
+    require_packages(PAGES[name], engines=True)
     assert rewritten(PAGES[name], engines=True) == PAGES[name]
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from tests.docs.test_pages import require_packages
 from tools.docs import ROOT, Runner, blocks_of, commands_in, in_process
 
 EQUAL = "The council met on Monday to discuss the budget for the coming year."
@@ -101,6 +102,7 @@ def test_recipes_of_ray_and_daft_lose_no_rows(runner: Runner) -> None:
 
 def run_recipes(runner: Runner, page: str, recipes: Recipes, engines: bool) -> None:
     text = (ROOT / "docs" / "how-to" / f"{page}.md").read_text("utf-8")
+    require_packages(text, engines)
     blocks = [block for block in blocks_of(text) if block.runs]
     first = next(at for at, block in enumerate(blocks) if 'notes.parquet")' in block.body)
     left = {**recipes}

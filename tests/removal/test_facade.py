@@ -9,14 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import polars
 import pytest
 
 import esdedup
 from esdedup import UsageError
 from esdedup.exceptions import RecordError
 from tests.helpers.commands import words
+from tests.helpers.packages import imported
 
 TEXTS = [f"{words(1)} {ending}" for ending in ("one", "two", "three")] + [words(2), words(3)]
 DOCUMENTS = [{"id": f"d{number}", "text": text} for number, text in enumerate(TEXTS)]
@@ -98,6 +97,7 @@ def test_an_index_in_memory_takes_texts_and_leaves_no_file() -> None:
 
 
 def test_results_are_tables_of_other_libraries(index: esdedup.Index) -> None:
+    duckdb, polars = imported("duckdb"), imported("polars")
     result, groups, pairs = index.similar(id="d0"), index.groups(), index.pairs(threshold=0.9)
     for found, columns in (
         (result, ["id", "similarity", "distance", "matched"]),

@@ -1,13 +1,16 @@
 """`esdedup review` in a process of its own."""
 
+from __future__ import annotations
+
 import re
 import signal
 import subprocess
 import uuid
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from playwright.sync_api import Page
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 from tests.helpers.processes import await_true, start_command
 

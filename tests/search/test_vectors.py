@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas
-import polars
 import pyarrow
 import pytest
 
@@ -20,6 +19,7 @@ from esdedup.proxy.splice import SentSource, Splicer
 from esdedup.sketch.vectors import F32, written_vector
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import call, esdedup_command, fill, run_command, words, write_lines
+from tests.helpers.packages import imported
 from tests.helpers.places import Place, clusters
 from tests.helpers.vectors import clustered, directions
 
@@ -324,7 +324,7 @@ def test_records_and_frames_by_their_vectors(form: str) -> None:
         "list": records,
         "iterator": lambda: iter(records()),
         "pandas": lambda: pandas.DataFrame(records()),
-        "polars": lambda: polars.DataFrame(records()),
+        "polars": lambda: imported("polars").DataFrame(records()),
         "arrow": lambda: pyarrow.Table.from_pylist(records()),
     }
     make = forms[form]

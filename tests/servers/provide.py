@@ -19,6 +19,7 @@ from typing import NoReturn
 
 import pytest
 
+from tests.helpers.packages import is_required
 from tests.servers.containers import engine_answers, start_container
 from tests.servers.jdk import Unavailable
 from tests.servers.node import REQUIRE_VARIABLE, Node, NodeFailed
@@ -164,7 +165,7 @@ def refusing() -> Iterator[None]:
 
 
 def refuse(reason: str) -> NoReturn:
-    if os.environ.get(REQUIRE_VARIABLE, "") in ("", "0"):
+    if not is_required():
         pytest.skip(reason)
     raise pytest.fail.Exception(f"{reason} ({REQUIRE_VARIABLE} is set)", pytrace=False) from None
 

@@ -16,6 +16,7 @@ from esdedup.groups.groups import GroupingSettings
 from esdedup.index import indices
 from esdedup.sketch.limits import PairSettings, QuerySettings
 from esdedup.stores.connection import ConnectionSettings, connection_to
+from tests.helpers.packages import imported
 
 CALLS: dict[Callable[..., object], type] = {
     Index.similar: QuerySettings,
@@ -69,7 +70,7 @@ def test_a_call_names_its_settings_to_editors_and_to_readers(call: Callable[...,
 
 
 def test_calls_of_spark_name_their_settings() -> None:
-    pytest.importorskip("pyspark")
+    imported("pyspark")
     from esdedup import spark
 
     calls: dict[Callable[..., object], type] = {
