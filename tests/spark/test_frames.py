@@ -205,7 +205,7 @@ def test_leaders_are_found_in_blocks(spark: SparkSession, cap: int) -> None:
     rng.shuffle(texts)
     options: Any = {"threshold": 0.7, "max_per_bucket": cap}
     rows = frame(spark, numbered(texts), 3)
-    with pairing_sizes(spark, meetings=100, meetings_of_row=0, growth=8):
+    with pairing_sizes(spark, meetings=100, meetings_of_row=0, growth=4):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = groups(rows, **options)
