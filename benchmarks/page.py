@@ -26,6 +26,7 @@ _DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (
     _DOCS / "explanation" / "benchmarks.md",
     _DOCS / "how-to" / "images.md",
+    _DOCS / "how-to" / "remove-repeated-spans.md",
     _DOCS / "how-to" / "vectors.md",
     _DOCS / "how-to" / "web-services.md",
     *sorted(RESULTS.glob("*.md")),

@@ -218,7 +218,7 @@ def chunks_of_file(
     if format == "parquet" or format == "arrow":
         fields, report = check_file(path, format, encoding), on_bytes or (lambda _: None)
         for tables in rows_in(path, format, columns, sizes.bytes, sizes.documents, report):
-            yield Chunk(_Tables(name_of(path), tables), fields)
+            yield Chunk(_RowsOfTables(name_of(path), tables), fields)
         return
     if format == "file":
         yield from chunks_of_files([path], format, on_bytes, encoding, sizes=sizes)
@@ -258,7 +258,7 @@ def chunks_of_files(
 
 
 @dataclass(frozen=True)
-class _Tables(ReadByColumns):
+class _RowsOfTables(ReadByColumns):
     """Consecutive rows of a table.
 
     name: of the file.
@@ -347,7 +347,7 @@ def _chunks_of_text(
 
     for batch in grouped(numbered_lines, size, sizes.bytes, sizes.documents):
         numbers, lines = zip(*batch, strict=True)
-        yield Chunk(_Lines(name, format, numbers, lines, sizes.longest))
+        yield Chunk(_RecordLines(name, format, numbers, lines, sizes.longest))
 
 
 def chunks_of_records(
@@ -369,7 +369,7 @@ def chunks_of_records(
 
 
 @dataclass(frozen=True)
-class _Lines(ReadByColumns):
+class _RecordLines(ReadByColumns):
     """Lines that are not empty, each a record.
 
     name: of the file.

@@ -20,7 +20,7 @@ from esdedup.records.files import (
     ReadSizes,
     Record,
     TextFormat,
-    _Lines,
+    _RecordLines,
     chunks_of_file,
     read_records,
 )
@@ -163,7 +163,7 @@ OBJECTS = st.lists(st.tuples(st.sampled_from(['"a"', '"b"', '"\\u0061"']), VALUE
     lines=st.lists(OBJECTS.map(written_object) | VALUES | st.sampled_from(["", " {} ", "\ufeff{}"]))
 )
 def test_lines_parsed_together_are_as_parsed_alone(lines: list[str]) -> None:
-    read = _Lines("f", "jsonl", range(1, len(lines) + 1), lines)
+    read = _RecordLines("f", "jsonl", range(1, len(lines) + 1), lines)
     alone = read(together=False)
     assert repr([*read()]) == repr([*alone])
 
