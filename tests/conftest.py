@@ -23,19 +23,16 @@ from tests.helpers.commands import call
 from tests.helpers.packages import missing_package, reason
 from tests.helpers.places import META, STORES, OpenStore, Place
 from tests.helpers.waits import waits
-from tests.servers.jdk import find_jdk
 from tests.servers.node import Node
 from tests.servers.provide import (
-    ELASTICSEARCH,
-    ONLY_WITH_ALL,
-    OPENSEARCH,
     Provider,
-    Server,
     connected,
     names_of,
     refusing,
     servers_wanted,
 )
+from tools.servers.jdk import find_jdk
+from tools.servers.versions import ELASTICSEARCH, ONLY_WITH_ALL, OPENSEARCH, Server
 
 # Shells start programs in the background with SIGINT ignored, and commands would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -186,7 +183,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     properties = [pair for report in reports for pair in getattr(report, "user_properties", ())]
     for name in sorted({value for key, value in properties if key == STAND_IN}):
         terminalreporter.write_line(
-            f"No registry has {name}: made here, with another inside (tests/servers/images.py)"
+            f"No registry has {name}: made here, with another inside (tools/servers/images.py)"
         )
 
 

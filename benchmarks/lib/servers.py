@@ -40,7 +40,7 @@ def started(product: str, version: str | None, nodes: int, heap: str) -> Iterato
     # Nodes are made as for the tests, which need the packages of the `test` extra.
     from tests.servers.cluster import Cluster, start_cluster
     from tests.servers.node import Node
-    from tests.servers.provide import ELASTICSEARCH, OPENSEARCH
+    from tools.servers.versions import ELASTICSEARCH, OPENSEARCH
 
     default = ELASTICSEARCH if product == "elasticsearch" else OPENSEARCH
     wanted = product, version or default.version

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import STAND_IN
-from tests.servers.engine import Engine, running_engine
-from tests.servers.images import PYTHON_IMAGE, provide_image
 from tests.servers.provide import refusing
+from tools.servers.engine import Engine, running_engine
+from tools.servers.images import PYTHON_IMAGE, provide_image
 
 ROOT = Path(__file__).parents[2]
 TAG = "esdedup-test"

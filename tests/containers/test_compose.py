@@ -10,11 +10,12 @@ import pytest
 from esdedup.models import FIELD
 from tests.containers.conftest import ROOT, Provide
 from tests.helpers.commands import call, run_command
-from tests.servers.containers import IMAGES
-from tests.servers.engine import Engine
-from tests.servers.jdk import Unavailable
 from tests.servers.ports import free_port
-from tests.servers.provide import ELASTICSEARCH, OPENSEARCH, refusing
+from tests.servers.provide import refusing
+from tools.servers.containers import IMAGES
+from tools.servers.engine import Engine
+from tools.servers.jdk import Unavailable
+from tools.servers.versions import ELASTICSEARCH, OPENSEARCH
 
 # One process has the engine.
 pytestmark = pytest.mark.xdist_group("containers")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.containers.conftest import ROOT
 from tests.helpers.processes import await_true
-from tests.servers.engine import Engine
+from tools.servers.engine import Engine
 
 # One process has the engine.
 pytestmark = pytest.mark.xdist_group("containers")

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.servers.cluster import Cluster, start_cluster
-from tests.servers.provide import ELASTICSEARCH, OPENSEARCH, Server, refusing
+from tests.servers.provide import refusing
+from tools.servers.versions import ELASTICSEARCH, OPENSEARCH, Server
 
 
 @pytest.fixture(params=[ELASTICSEARCH, OPENSEARCH], ids=str)

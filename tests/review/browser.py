@@ -17,7 +17,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from tests.servers.jdk import Unavailable
+from tools.servers.jdk import Unavailable
 
 CHOSEN = "ESDEDUP_TEST_CHROMIUM"
 NAMES = ("chromium", "chromium-browser", "google-chrome")

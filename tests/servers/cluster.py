@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from tests.servers.jars import install
-from tests.servers.node import QUICK_START, Node
+from tests.servers.node import Node
 from tests.servers.ports import free_port
+from tools.servers.jars import install
+from tools.servers.settings import QUICK_START
 
 
 class Cluster:

@@ -1,7 +1,7 @@
 """What a server can do that not every server can: ingest pipelines, and modes of an index.
 
-Servers from jars have both: `elasticsearch/IngestProcessors.java` stands in for the module that
-Elasticsearch does not publish. A server at an address of the environment may lack them.
+Servers from jars have both: `tools/servers/elasticsearch/IngestProcessors.java` stands in for the
+module that Elasticsearch does not publish. A server at an address of the environment may lack them.
 """
 
 import functools

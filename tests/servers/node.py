@@ -16,35 +16,20 @@ from urllib.parse import urldefrag
 import httpx
 
 from tests.helpers.http import HTTP
-from tests.servers.jars import Installation, install
 from tests.servers.ports import free_port
+from tools.servers.jars import Installation, install
+from tools.servers.settings import (
+    COMMON_SETTINGS,
+    ELASTICSEARCH_FLAGS,
+    LOG_CONFIGURATION,
+    QUICK_START,
+)
 
 REQUIRE_VARIABLE = "ESDEDUP_REQUIRE_SERVERS"
 """Set in CI: a test whose server is missing fails."""
 
 START_SECONDS = 300.0
 STOP_SECONDS = 60.0
-
-# C1 alone: test nodes live for seconds to minutes, and on two cores C2 costs three nodes that
-# start together twice the time, while bulk indexing hardly gains. Serial: the other collectors
-# want more threads and memory than a heap of 512 MB repays. Measurements need other flags.
-QUICK_START = (
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    "-XX:+UnlockDiagnosticVMOptions",
-    "-XX:-BytecodeVerificationRemote",
-)
-
-# What Elasticsearch's own start script passes for the vector module and native calls.
-ELASTICSEARCH_FLAGS = ("--add-modules=jdk.incubator.vector", "--enable-native-access=ALL-UNNAMED")
-
-COMMON_SETTINGS: dict[str, Any] = {
-    "network.host": "127.0.0.1",
-    # A nearly full disk of a developer must not make indices read-only.
-    "cluster.routing.allocation.disk.threshold_enabled": False,
-    # Otherwise garbage not yet collected counts, and a small heap answers 429 at random.
-    "indices.breaker.total.use_real_memory": False,
-}
 
 
 class NodeFailed(RuntimeError):
@@ -207,7 +192,7 @@ class Node:
     def _write_home(self) -> None:
         config = self.home / "config"
         config.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(Path(__file__).parent / "log4j2.properties", config / "log4j2.properties")
+        shutil.copyfile(LOG_CONFIGURATION, config / "log4j2.properties")
         # JSON is YAML, so every value reads back as it is.
         lines = [f"{key}: {json.dumps(value)}\n" for key, value in self._settings().items()]
         (config / f"{self.product}.yml").write_text("".join(lines), encoding="utf-8")

@@ -11,7 +11,6 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from multiprocessing.managers import BaseManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,47 +19,11 @@ from typing import NoReturn
 import pytest
 
 from tests.helpers.packages import is_required
-from tests.servers.containers import engine_answers, start_container
-from tests.servers.jdk import Unavailable
 from tests.servers.node import REQUIRE_VARIABLE, Node, NodeFailed
 from tests.servers.secured import SecuredNode
-
-
-@dataclass(frozen=True)
-class Server:
-    """A kind of server that tests may ask for."""
-
-    product: str
-    version: str
-    variable: str
-    secured: bool = False
-
-    def __str__(self) -> str:
-        return f"{'secured ' if self.secured else ''}{self.product} {self.version}"
-
-
-ELASTICSEARCH = Server("elasticsearch", "9.5.3", "ESDEDUP_TEST_ELASTICSEARCH_URL")
-ELASTICSEARCH8 = Server("elasticsearch", "8.19.21", "ESDEDUP_TEST_ELASTICSEARCH8_URL")
-OPENSEARCH = Server("opensearch", "3.3.2", "ESDEDUP_TEST_OPENSEARCH_URL")
-SECURED_ELASTICSEARCH = Server(
-    "elasticsearch", "9.5.3", "ESDEDUP_TEST_SECURED_ELASTICSEARCH_URL", secured=True
-)
-# The security plugin is not published for every version.
-SECURED_OPENSEARCH = Server(
-    "opensearch", "3.4.0", "ESDEDUP_TEST_SECURED_OPENSEARCH_URL", secured=True
-)
-
-# By the fixtures that hand out their addresses.
-SERVERS = {
-    "elasticsearch_url": ELASTICSEARCH,
-    "elasticsearch8_url": ELASTICSEARCH8,
-    "opensearch_url": OPENSEARCH,
-    "secured_elasticsearch_url": SECURED_ELASTICSEARCH,
-    "secured_opensearch_url": SECURED_OPENSEARCH,
-}
-
-# A usual run tests one major version, and one of the secured products.
-ONLY_WITH_ALL = {"elasticsearch8", "secured_opensearch"}
+from tools.servers.containers import engine_answers, start_container
+from tools.servers.jdk import Unavailable
+from tools.servers.versions import SERVERS, Server
 
 Address = tuple[str, bytes]
 """Of the provider of the main process, and the key that it requires."""

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.servers.containers import engine_answers
-from tests.servers.jars import cache_root
-from tests.servers.jdk import Unavailable
+from tools.servers.containers import engine_answers
+from tools.servers.jars import cache_root
+from tools.servers.jdk import Unavailable
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 START_SECONDS = 60.0

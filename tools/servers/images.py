@@ -2,8 +2,8 @@
 
 A stand-in has the name, port, user, variables and health check of the real image, so that our
 Dockerfile, docker-compose.yml and testcontainers run as they are. Its inside differs: Debian's
-Python in place of the official build, and a node of the jars (tests/servers/jars.py) in place of a
-full distribution. Tests say at their end which images they were.
+Python in place of the official build, and a node of the jars (tools/servers/jars.py) in place of a
+full distribution. The run reports at its end which images were stand-ins.
 """
 
 import contextlib
@@ -18,11 +18,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.servers.containers import IMAGES, PORT
-from tests.servers.engine import Engine
-from tests.servers.jars import Installation, install
-from tests.servers.jdk import Unavailable
-from tests.servers.node import COMMON_SETTINGS, ELASTICSEARCH_FLAGS, QUICK_START
+from tools.servers.containers import IMAGES, PORT
+from tools.servers.engine import Engine
+from tools.servers.jars import Installation, install
+from tools.servers.jdk import Unavailable
+from tools.servers.settings import (
+    COMMON_SETTINGS,
+    ELASTICSEARCH_FLAGS,
+    LOG_CONFIGURATION,
+    QUICK_START,
+)
 
 HERE = Path(__file__).parent
 
@@ -96,7 +101,7 @@ def _make_server(engine: Engine, name: str, server: Installation) -> None:
     files: dict[str, Path | bytes] = {
         "node/lib": server.folder / "lib",
         "node/launcher.jar": server.folder / "launcher.jar",
-        "node/config/log4j2.properties": HERE / "log4j2.properties",
+        "node/config/log4j2.properties": LOG_CONFIGURATION,
         "node/start_node.py": HERE / "start_node.py",
         "node/node.json": json.dumps(recipe).encode(),
     }

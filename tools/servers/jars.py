@@ -14,7 +14,7 @@ from pathlib import Path
 
 import platformdirs
 
-from tests.servers.jdk import OLDEST_JAVA, Jdk, Unavailable, find_jdk, find_maven
+from tools.servers.jdk import OLDEST_JAVA, Jdk, Unavailable, find_jdk, find_maven
 
 try:
     import fcntl

@@ -1,6 +1,6 @@
 """Starts the node of a stand-in image, with the variables that the real image takes.
 
-Runs inside the image only (tests/servers/images.py), beside the file that describes the node.
+Runs inside the image only (tools/servers/images.py), beside the file that describes the node.
 """
 
 import json

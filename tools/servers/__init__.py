@@ -1,0 +1,1 @@
+"""Servers and images for machines without a registry, built from published jars and packages."""
