@@ -70,7 +70,7 @@ class Effort:
 log = logging.getLogger("esdedup")
 _opened = cache(Cluster)
 """Opens a cluster once in each worker process."""
-_FIRST_PAGE_DOCUMENTS, _PAGE_DOCUMENTS = 200, 1_000
+FIRST_PAGE_DOCUMENTS, PAGE_DOCUMENTS = 200, 1_000
 """The first page shows how long documents are."""
 _PAGE_CHARACTERS = 2_000_000
 _Outcome = ChangeReport | PointInTimeLost
@@ -194,7 +194,7 @@ def _fill(
             # A change writes the whole document.
             fields = cluster.remembered(("whole", index), partial(_whole_source, cluster, index))
             body = versioned_body(
-                scan_body(plan.query_in(index), fields, min(_FIRST_PAGE_DOCUMENTS, _PAGE_DOCUMENTS))
+                scan_body(plan.query_in(index), fields, min(FIRST_PAGE_DOCUMENTS, PAGE_DOCUMENTS))
             )
             pages = _ReadPages(index, plan, Slice(point, body, raw=True), effort.rate or math.inf)
             with closing(_update(cluster, pages, effort.workers)) as outcomes:
@@ -295,5 +295,5 @@ def _update_page(cluster: Cluster, pages: _ReadPages) -> tuple[_Outcome, _ReadPa
         return report, None
     # Fewer documents next if they are long, so that they do not fill the memory.
     characters = sum(len(document.raw or "") for document in documents)
-    size = max(1, min(_PAGE_DOCUMENTS, _PAGE_CHARACTERS * len(hits) // max(1, characters)))
+    size = max(1, min(PAGE_DOCUMENTS, _PAGE_CHARACTERS * len(hits) // max(1, characters)))
     return report, replace(pages, slice=following.with_size(size))

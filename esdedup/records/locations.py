@@ -20,7 +20,7 @@ from esdedup.stores.private_files import written_whole
 
 AHEAD = 8 << 20
 """Bytes of a file at an address that one request fetches, if it is read in order."""
-_WAITS = (0.5, 1, 2, 4)
+RETRY_SECONDS = (0.5, 1, 2, 4)
 """Seconds before a request of HTTP is repeated. The packages for other addresses retry."""
 _CHANGING = ("ETag", "etag", "generation", "mtime", "LastModified", "Last-Modified", "created")
 """Properties that change with the content of a file, of which a file system has some."""
@@ -327,7 +327,7 @@ def _reported(address: str, kind: type[EsdedupError] = UsageError) -> Iterator[N
 
 def _repeated(request: Callable[[], Any]) -> Any:
     """Return what a request returns, which is repeated while HTTP fails for now."""
-    for wait in _WAITS:
+    for seconds in RETRY_SECONDS:
         try:
             return request()
         except Exception as error:
@@ -336,7 +336,7 @@ def _repeated(request: Callable[[], Any]) -> Any:
             may_pass = type(cause).__module__.startswith("aiohttp") or isinstance(cause, EOFError)
             if not may_pass or (status < 500 and status not in (408, 429)):
                 raise
-        time.sleep(wait)
+        time.sleep(seconds)
     return request()
 
 

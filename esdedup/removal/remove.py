@@ -32,9 +32,9 @@ from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
 from esdedup.text.arrays import I64
 
-_FIRST_PAGE = 100
+FIRST_PAGE = 100
 """Documents of the first page, which shows how long documents are."""
-_LARGEST_PAGE = 1_000
+LARGEST_PAGE = 1_000
 """Maximum documents of a page."""
 _CHARACTERS = 20_000_000
 """About the characters of all pages that are in memory at the same time."""
@@ -313,7 +313,7 @@ class Dedup:
         """Log and change all documents, some pages at the same time, and return their counts."""
         rows = self._rows_to_change()
         indices = {None, self.store.index, *self.store.names()}
-        total, page_size, window = DedupReport(), _FIRST_PAGE, self.store.window
+        total, page_size, window = DedupReport(), FIRST_PAGE, self.store.window
 
         def pages() -> Iterator[list[int]]:
             """Yield the rows of each page, as many as `page_size` is by then."""
@@ -333,7 +333,7 @@ class Dedup:
                     on_report(report)
                 characters_of_page = _CHARACTERS // window.most
                 documents_that_fit = characters_of_page // max(1, mean_characters)
-                page_size = max(1, min(_LARGEST_PAGE, documents_that_fit))
+                page_size = max(1, min(LARGEST_PAGE, documents_that_fit))
         for store in (self.store, self.destination):
             if store is not None:
                 store.refresh()

@@ -37,7 +37,7 @@ processor's cache, and calls are long enough for other threads to get Python's l
 # After one of 31 MB (32 is the limit) it reuses the arrays of a block for the next one, where page
 # faults took a fifth to two fifths of the time.
 np.empty(31 << 20, np.uint8)
-_MOST_KEPT = 1 << 22
+MOST_KEPT = 1 << 22
 """Memory of the sets that are kept by one kind of key, in numbers of 8 bytes: 32 MB, besides the
 texts that are keys."""
 Key = TypeVar("Key", bound=Hashable)
@@ -206,7 +206,9 @@ def known_operands(texts: Sequence[str], scheme: Scheme, comparison: TextCompari
 class KeptSets(Generic[Key]):
     """Sets of shingles by a key, kept to be compared again, in limited memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        """Begin without sets. most: memory of all sets, in numbers of 8 bytes."""
+        self._most = most
         self._sets: dict[Key, U64] = {}
         self._size = 0
 
@@ -229,11 +231,11 @@ class KeptSets(Generic[Key]):
 
     def _keep(self, sets: Mapping[Key, U64]) -> None:
         """Keep sets, as many as there is room for, in place of the earlier ones if need be."""
-        if self._size + sum(map(_room, sets.values())) > _MOST_KEPT:
+        if self._size + sum(map(_room, sets.values())) > self._most:
             self.clear()
         for key, hashes in sets.items():
             # Another thread may have computed the same set.
-            if key not in self._sets and self._size + _room(hashes) <= _MOST_KEPT:
+            if key not in self._sets and self._size + _room(hashes) <= self._most:
                 self._sets[key] = hashes
                 self._size += _room(hashes)
 

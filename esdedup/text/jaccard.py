@@ -4,18 +4,19 @@ import numpy as np
 
 from esdedup.text.arrays import F64, I64, U64, Ragged, blocks, offsets_of, ranges
 
-_ELEMENTS_A_BLOCK = 1 << 20
+ELEMENTS_A_BLOCK = 1 << 20
 """Set elements compared at once, which keeps the temporary arrays near 50 MB."""
 _WORDS_AN_ELEMENT = 2
 """Sets become bits if that takes at most so many words for each element of a pair: comparing 64
 bits takes a tenth of the time to sort an element."""
 
 
-def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
+def jaccard(sets: Ragged, left: I64, right: I64, block_elements: int = ELEMENTS_A_BLOCK) -> F64:
     """Exact Jaccard similarity of pairs of shingle sets: shape (pairs,), 0 to 1.
 
     sets: 64-bit shingle hashes, sorted, without repetitions, as `shingles.distinct` returns them.
     left, right: rows of `sets`, shape (pairs,).
+    block_elements: set elements compared at once.
     Two empty sets have similarity 0: an empty text resembles nothing.
     """
     similarity = np.zeros(left.size, np.float64)
@@ -33,11 +34,11 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
         bits = np.zeros((len(sets), words), np.uint64)
         row = np.repeat(np.arange(len(sets)), counts)[chosen]
         np.bitwise_or.at(bits, (row, column >> 6), np.uint64(1) << (column & 63).astype(np.uint64))
-        for block in blocks(np.full(left.size, words), _ELEMENTS_A_BLOCK):
+        for block in blocks(np.full(left.size, words), block_elements):
             shared = np.bitwise_count(bits[left[block]] & bits[right[block]])
             similarity[block] = shared.sum(axis=1, dtype=np.int64)
         return similarity / np.maximum(sizes - similarity, 1)
-    for block in blocks(sizes, _ELEMENTS_A_BLOCK):
+    for block in blocks(sizes, block_elements):
         keys_of_sides = []
         for rows in (left[block], right[block]):
             # One number for each element: its pair and its identity.

@@ -122,7 +122,7 @@ def running() -> Iterator[tuple[Faulty, str]]:
 def server(running: tuple[Faulty, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
     """The server, without faults at first and at last. Requests are repeated without a pause."""
     # Else each request that fails for good takes 7.5 s.
-    monkeypatch.setattr(locations, "_WAITS", (0, 0))
+    monkeypatch.setattr(locations, "RETRY_SECONDS", (0, 0))
     app = running[0]
     app.sent = 0
     yield app

@@ -19,9 +19,9 @@ SMALL_PAGES = [
             partial(chunks_of_files, sizes=ReadSizes(documents=100)),
         ),
         ("groups.marks", "DOCUMENTS_AT_ONCE", 40),
-        ("admin.backfilling", "_PAGE_DOCUMENTS", 100),
-        ("removal.remove", "_FIRST_PAGE", 4),
-        ("removal.remove", "_LARGEST_PAGE", 8),
+        ("admin.backfilling", "PAGE_DOCUMENTS", 100),
+        ("removal.remove", "FIRST_PAGE", 4),
+        ("removal.remove", "LARGEST_PAGE", 8),
     )
 ]
 

@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -27,13 +26,14 @@ from esdedup.sketch.sketch import (
     KeptSets,
     hashed_words,
     known_operands,
+    operands_of,
     shingle_sets,
     sketch,
     token_fields,
 )
 from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, json_lists, token_length
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
-from esdedup.text.arrays import U64
+from esdedup.text.arrays import U64, Ragged
 from esdedup.text.characters import IGNORED, VERSION, VERSIONS, character_classes, unassigned
 from esdedup.text.fold import FOLDS
 from esdedup.text.hashing import PADDING, xxh3_slices
@@ -338,8 +338,7 @@ def test_jaccard_is_that_of_sets(rows: list[list[int]], block: int) -> None:
     pairs = list(itertools.combinations(range(len(rows)), 2))
     left, right = (np.array(side) for side in zip(*pairs, strict=True))
     sets = distinct(ragged(rows))
-    with mock.patch("esdedup.text.jaccard._ELEMENTS_A_BLOCK", block):
-        got = jaccard(sets, left, right)
+    got = jaccard(sets, left, right, block)
     assert got.tolist() == [reference.jaccard(set(rows[a]), set(rows[b])) for a, b in pairs]
     first = [value for (a, _), value in zip(pairs, got.tolist(), strict=True) if a == 0]
     assert jaccard_with(sets[0], sets)[1:].tolist() == first
@@ -347,38 +346,42 @@ def test_jaccard_is_that_of_sets(rows: list[list[int]], block: int) -> None:
 
 def test_sets_of_known_texts_are_those_of_their_scheme() -> None:
     texts = ["a b c d", "", "a b c d", *(f"text number {at}" for at in range(5)), "x " * 2_000]
-    comparison = JaccardSimilarity()
-    with mock.patch("esdedup.sketch.sketch._MOST_KEPT", 100):
-        for scheme, some in itertools.product((Scheme(), Scheme(seed=2)), (texts, texts[:3])):
-            wanted = [row.tolist() for row in shingle_sets(some, scheme)]
-            for _ in range(2):
-                assert [row.tolist() for row in known_operands(some, scheme, comparison)] == wanted
+    comparison, small = JaccardSimilarity(), KeptSets[tuple[int, str]](100)
+    for scheme, chosen in itertools.product((Scheme(), Scheme(seed=2)), (texts, texts[:3])):
+        wanted = [row.tolist() for row in shingle_sets(chosen, scheme)]
+        keys = [(scheme.seed, text) for text in chosen]
+
+        def compute(keys: list[tuple[int, str]], scheme: Scheme = scheme) -> Ragged:
+            return operands_of([text for _, text in keys], scheme, comparison)
+
+        for _ in range(2):
+            assert [row.tolist() for row in known_operands(chosen, scheme, comparison)] == wanted
+            assert [row.tolist() for row in small.of(keys, compute)] == wanted
 
 
-def test_sets_are_made_once_until_they_are_forgotten() -> None:
-    kept, asked = KeptSets[int](), list[list[int]]()
+def test_sets_are_computed_once_until_they_are_forgotten() -> None:
+    kept, computed = KeptSets[int](200), list[list[int]]()
 
-    def made(keys: list[int]) -> list[U64]:
-        asked.append(keys)
+    def compute(keys: list[int]) -> list[U64]:
+        computed.append(keys)
         return [np.arange(key, dtype=np.uint64) for key in keys]
 
     def ask(*keys: int) -> None:
-        assert [each.size for each in kept.of(keys, made)] == [*keys]
+        assert [hashes.size for hashes in kept.of(keys, compute)] == [*keys]
 
-    with mock.patch("esdedup.sketch.sketch._MOST_KEPT", 200):
-        ask(3, 4, 3)
-        ask(4, 5)
-        assert asked == [[3, 4], [5]]
-        kept.forget([4, 9])
-        ask(3, 4, 5)
-        assert asked[2:] == [[4]]
-        # No room for both: the first one stays, in place of the earlier ones.
-        ask(150, 151, 3)
-        ask(150, 3, 151)
-        assert asked[3:] == [[150, 151], [3, 151]]
-        kept.clear()
-        ask(3)
-        assert asked[5:] == [[3]]
+    ask(3, 4, 3)
+    ask(4, 5)
+    assert computed == [[3, 4], [5]]
+    kept.forget([4, 9])
+    ask(3, 4, 5)
+    assert computed[2:] == [[4]]
+    # No room for both: the first one stays, in place of the earlier ones.
+    ask(150, 151, 3)
+    ask(150, 3, 151)
+    assert computed[3:] == [[150, 151], [3, 151]]
+    kept.clear()
+    ask(3)
+    assert computed[5:] == [[3]]
 
 
 def schemes(version: int = VERSION) -> dict[str, Scheme]:
