@@ -352,8 +352,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 @pytest.fixture
 def target(place: Place) -> list[str]:
     """The options that name a place."""
-    where = ["--db", str(place.target)] if isinstance(place.target, Path) else []
-    return [*(where or ["--url", str(place.target)]), "--index", place.index]
+    return place.options
 
 
 @pytest.fixture

@@ -156,9 +156,6 @@ class NearDuplicateRequest:
         with ExitStack() as opened:
             is_created = self.update and request.output is not None
             against = Against.of(request.against, self.update, opened)
-            if is_created:
-                for index in against.indices:
-                    index.create()
             limits, keep = self.grouping.limits, self.grouping.keep
             text_fields = request.reading.text_fields
             plan = Plan.of_texts(self.scheme, limits, keep, text_fields, exact=self.grouping.exact)
@@ -170,6 +167,9 @@ class NearDuplicateRequest:
             self._check(against)
             if self.merge:
                 files.check_merge()
+            if is_created:
+                for index in against.indices:
+                    index.create()
             inputs = FileInputs(
                 files,
                 request.dead_letter,

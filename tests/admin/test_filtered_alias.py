@@ -1,14 +1,13 @@
 """An alias with a filter bounds every command that reads documents by its name."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import esdedup
 from esdedup.exceptions import RecordError
-from tests.helpers.commands import all_documents, call, esdedup_command, fill
+from tests.helpers.commands import all_documents, call, esdedup_command, fill, read_lines
+from tests.helpers.indices import attach_index
 
 TEXT = "the council met on monday and voted for a new bridge over the river near town"
 
@@ -34,7 +33,7 @@ def make_tenants(url: str, name: str) -> tuple[str, str]:
 def test_no_command_reads_or_changes_a_document_outside(url: str, name: str) -> None:
     first, second = make_tenants(url, name)
     before = all_documents(url, name)
-    assert esdedup_command(url, "attach", "-i", first, "--text-field", "text").status == 0
+    esdedup_command(url, "attach", "-i", first, "--text-field", "text", status=0)
     (checked,) = esdedup_command(url, "check", "-i", first).json
     assert (checked["documents"], checked["without_tokens"]["count"]) == (2, 2)
     filled = esdedup_command(url, "backfill", "-i", first)
@@ -53,24 +52,22 @@ def test_no_command_reads_or_changes_a_document_outside(url: str, name: str) -> 
     assert "no document 'b1'" in outside.err
     within = esdedup_command(url, "similar", "-i", first, "--id", "a1")
     assert [match["id"] for match in within.json[0]["matches"]] == ["a2"]
-    explained = esdedup_command(url, "explain", "-i", first, "a1", "b1")
-    assert explained.status == 1
+    esdedup_command(url, "explain", "-i", first, "a1", "b1", status=1)
     pairs = esdedup_command(url, "pairs", "-i", first).json
     assert [(pair["left"], pair["right"]) for pair in pairs] == [("a1", "a2")]
     removal = ["--action", "delete", "--apply", "--yes", "--log", "log.jsonl"]
-    assert esdedup_command(url, "dedup", "-i", first, *removal).status == 0
+    esdedup_command(url, "dedup", "-i", first, *removal, status=0)
     assert sorted(all_documents(url, name)) == ["a1", "b1", "b2"]
-    planned = [json.loads(line) for line in Path("log.jsonl").read_text("utf-8").splitlines()]
+    planned = read_lines("log.jsonl")
     assert [line["planned"]["id"] for line in planned if "planned" in line] == ["a2"]
-    assert esdedup_command(url, "undo", "-i", first, "log.jsonl", "--yes").status == 0
+    esdedup_command(url, "undo", "-i", first, "log.jsonl", "--yes", status=0)
     assert sorted(all_documents(url, name)) == ["a1", "a2", "b1", "b2"]
 
 
 def test_a_document_with_an_id_of_another_tenant_replaces_none(url: str, name: str) -> None:
     first, second = make_tenants(url, name)
     for alias in (first, second):
-        esdedup_command(url, "attach", "-i", alias, "--text-field", "text")
-        esdedup_command(url, "backfill", "-i", alias)
+        attach_index(url, alias, "--text-field", "text")
     before = all_documents(url, name)["b1"]
     with esdedup.open(url, first) as index, pytest.raises(RecordError, match="its id was taken"):
         index.add([{"id": "b1", "tenant": "a", "text": "another text of several words"}])
@@ -80,8 +77,7 @@ def test_a_document_with_an_id_of_another_tenant_replaces_none(url: str, name: s
 def test_the_scheme_is_not_changed_through_an_alias_with_a_filter(url: str, name: str) -> None:
     first, _ = make_tenants(url, name)
     esdedup_command(url, "attach", "-i", first, "--text-field", "text")
-    refused = esdedup_command(url, "switch", "-i", first, "--text-field", "tenant")
-    assert refused.status == 2
+    refused = esdedup_command(url, "switch", "-i", first, "--text-field", "tenant", status=2)
     assert (
         f"an alias with a filter, and a scheme is that of all documents: name {name}" in refused.err
     )

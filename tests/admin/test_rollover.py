@@ -18,6 +18,7 @@ from tests.helpers.commands import (
     run_command,
     words,
 )
+from tests.helpers.indices import attach_index
 
 
 @pytest.fixture
@@ -29,8 +30,7 @@ def rolled(url: str, name: str) -> str:
     call(url, "PUT", f"/{first}", {"mappings": mappings, "aliases": aliases})
     documents = {f"d{number}": {"text": words(number // 2)} for number in range(6)}
     fill(url, first, {**documents, "left": {"text": words(9)}})
-    assert esdedup_command(url, "attach", "-i", name, "--text-field", "text").status == 0
-    assert esdedup_command(url, "backfill", "-i", name).status == 0
+    attach_index(url, name, "--text-field", "text")
     call(url, "POST", f"/{name}/_rollover")
     fill(url, name, {"new": {"text": words(9)}})
     assert all_documents(url, second).keys() == {"new"}
@@ -45,8 +45,7 @@ def test_reads_go_on_over_the_others(url: str, name: str, rolled: str) -> None:
     )
 
     def read(*command: str) -> Ran:
-        ran = esdedup_command(url, *command, "-i", name)
-        assert ran.status == 0, ran.err
+        ran = esdedup_command(url, *command, "-i", name, status=0)
         assert ran.err.count(warning) == 1, ran.err
         return ran
 
@@ -64,8 +63,7 @@ def test_reads_go_on_over_the_others(url: str, name: str, rolled: str) -> None:
     assert len(all_documents(url, name)) == 5
     undone = esdedup_command(url, "undo", "log.jsonl", "-i", name, "--yes", "--json")
     assert undone.json[0]["restored"] == 3
-    checked = esdedup_command(url, "check", "-i", name)
-    assert checked.status == 1
+    checked = esdedup_command(url, "check", "-i", name, status=1)
     assert f"esdedup attach --index {name}" in checked.err
     with esdedup.open(url, name) as index:
         expected = esdedup.results.Unattached(name, (rolled,))
@@ -90,8 +88,7 @@ def test_what_is_written_there_is_rejected_until_it_is_attached(
     with pytest.raises(StoreError, match=f"run `esdedup attach -i {name}`"):
         admin.backfill(url, name)
     assert all_documents(url, name) == before
-    assert esdedup_command(url, "attach", "-i", name).status == 0
-    assert esdedup_command(url, "backfill", "-i", name).json[0]["written"] == 1
+    assert attach_index(url, name) == 1
     with esdedup.open(url, name) as index:
         result = index.similar(words(9))
         assert not result.unattached
@@ -105,7 +102,7 @@ def test_so_it_is_where_the_index_computes_the_tokens(url: str, name: str) -> No
     call(url, "PUT", f"/{first}", {"mappings": mappings})
     call(url, "PUT", f"/{first}/_alias/{name}")
     attach = ("attach", "--server", "--yes", "--text-field", "text", "-i", name)
-    assert esdedup_command(url, *attach).status == 0
+    esdedup_command(url, *attach, status=0)
     fill(url, first, {"a": {"text": words(1)}, "b": {"text": words(1)}})
     call(url, "PUT", f"/{second}", {"mappings": mappings, "aliases": {name: {}}})
     fill(url, second, {"c": {"text": words(1)}})
@@ -121,8 +118,7 @@ def test_a_data_stream(opensearch_url: str, name: str) -> None:
     call(url, "PUT", f"/_data_stream/{stream}")
     stamp = {"@timestamp": "2026-11-21"}
     fill(url, stream, {id: {"text": words(1), **stamp} for id in "ab"}, "create")
-    assert esdedup_command(url, "attach", "-i", stream).status == 0
-    assert esdedup_command(url, "backfill", "-i", stream).status == 0
+    attach_index(url, stream)
     call(url, "POST", f"/{stream}/_rollover")
     fill(url, stream, {"c": {"text": words(1), **stamp}}, "create")
     pairs = esdedup_command(url, "pairs", "-i", stream, "--json")

@@ -11,6 +11,8 @@ import esdedup
 from esdedup.records.documents import tokens_of
 from esdedup.stores.waits import Waits
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
+from tests.helpers.indices import attach_index, fill_index
+from tests.helpers.places import Place
 from tests.helpers.waits import waits
 from tests.servers.proxy import Proxy
 
@@ -41,8 +43,7 @@ def test_searches_and_writers_work_all_the_time(url: str, name: str) -> None:
     problems: list[str] = []
     added: dict[str, str] = {}
     stop = threading.Event()
-    with esdedup.open(url, name) as index:
-        index.add({"id": id, "text": text} for id, text in texts.items())
+    fill_index(Place(url, name), texts)
 
     def search() -> None:
         with esdedup.open(url, name, waits=WAITS) as index:
@@ -80,18 +81,16 @@ def test_searches_and_writers_work_all_the_time(url: str, name: str) -> None:
     everything = texts | added
     for id, wanted in zip(everything, tokens_of(list(everything.values()), NEW), strict=True):
         assert documents[id]["esdedup_2"] == wanted, id
-    assert esdedup_command(url, "check", "-i", name).status == 0
+    esdedup_command(url, "check", "-i", name, status=0)
     assert "already" in esdedup_command(url, "switch", "-i", name, "--scheme", "new.json").err
 
 
 @pytest.mark.on_every_server
 def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
-    with esdedup.open(url, name) as index:
-        index.add({"id": str(n), "text": words(n)} for n in range(20))
+    fill_index(Place(url, name), ({"id": str(n), "text": words(n)} for n in range(20)))
     # An index that can't be updated stops it before anything changes.
     call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": True})
-    ran = esdedup_command(url, "switch", "-i", name, "--scheme", "new.json")
-    assert ran.status == 1
+    ran = esdedup_command(url, "switch", "-i", name, "--scheme", "new.json", status=1)
     assert "blocks.write" in ran.err
     call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": False})
     with esdedup.open(url, name) as index:
@@ -104,17 +103,15 @@ def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
         assert (index.scheme, index.meta.next is not None) == (OLD, True)
         assert index.similar(id="3", threshold=0.9).candidates == 0
     Path("third.json").write_text(json_of(esdedup.Scheme(seed=77)))
-    ran = esdedup_command(url, "switch", "-i", name, "--scheme", "third.json")
-    assert ran.status == 2
+    ran = esdedup_command(url, "switch", "-i", name, "--scheme", "third.json", status=2)
     assert "is changing to scheme" in ran.err
-    assert esdedup_command(url, "switch", "-i", name, "--text-field", "other").status == 2
-    ran = esdedup_command(url, "switch", "-i", name)
-    assert ran.status == 0, ran.err
+    esdedup_command(url, "switch", "-i", name, "--text-field", "other", status=2)
+    ran = esdedup_command(url, "switch", "-i", name, status=0)
     with esdedup.open(url, name) as index:
         assert index.scheme == NEW
         index.add([{"id": "copy", "text": words(3)}])
         assert [match.id for match in index.similar(id="3").matches] == ["copy"]
-    assert esdedup_command(url, "switch", "-i", name).status == 2
+    esdedup_command(url, "switch", "-i", name, status=2)
 
 
 def test_a_switch_that_was_stopped_between_two_indices(url: str, name: str) -> None:
@@ -123,8 +120,7 @@ def test_a_switch_that_was_stopped_between_two_indices(url: str, name: str) -> N
     for part in parts:
         call(url, "PUT", f"/{part}", {"aliases": {alias: {}}})
         fill(url, part, {f"{part}{n}": {"text": words(n)} for n in range(5)})
-    esdedup_command(url, "attach", "-i", alias)
-    esdedup_command(url, "backfill", "-i", alias)
+    attach_index(url, alias)
     stages = []
     for allowed in range(20):
         with Proxy(url) as proxy:
@@ -161,8 +157,7 @@ def test_groups_and_marks_stay_where_they_are(
         },
     }
     for scheme, field in (("new.json", "esdedup_2"), ("old.json", "esdedup_3")):
-        ran = esdedup_command(url, "switch", "-i", name, "--scheme", scheme)
-        assert ran.status == 0, ran.err
+        esdedup_command(url, "switch", "-i", name, "--scheme", scheme, status=0)
         # The jars of Elasticsearch know no such request.
         if removes := "opensearch" in request.node.name:
             call(url, "POST", f"/{name}/_update_by_query?refresh=true", remove)
@@ -187,24 +182,19 @@ def test_what_others_keep_under_our_names_stays(url: str, name: str) -> None:
     mapping = {"properties": {"esdedup": {"properties": {"reviewer": {"type": "keyword"}}}}}
     call(url, "PUT", f"/{name}", {"mappings": mapping})
     fill(url, name, {"1": {"text": words(1), "esdedup": {"reviewer": "ann"}}})
-    refused = esdedup_command(url, "attach", "-i", name)
-    assert refused.status == 1
+    refused = esdedup_command(url, "attach", "-i", name, status=1)
     assert "not of esdedup" in refused.err
-    assert esdedup_command(url, "attach", "-i", name, "--field", "esdedup_tokens").status == 0
-    assert esdedup_command(url, "backfill", "-i", name).status == 0
-    ran = esdedup_command(url, "switch", "-i", name, "--scheme", "new.json")
-    assert ran.status == 0, ran.err
+    attach_index(url, name, "--field", "esdedup_tokens")
+    esdedup_command(url, "switch", "-i", name, "--scheme", "new.json", status=0)
     document = all_documents(url, name)["1"]
     assert document["esdedup"] == {"reviewer": "ann"}
     assert document["esdedup_2"]["scheme"] == NEW.id
 
 
 def test_a_text_field_that_no_document_has(url: str, name: str) -> None:
-    with esdedup.open(url, name) as index:
-        index.add([{"id": "1", "text": words(1)}])
+    fill_index(Place(url, name), [{"id": "1", "text": words(1)}])
     fill(url, name, {"2": {"txet": 5}})
-    ran = esdedup_command(url, "switch", "-i", name, "--text-field", "txet")
-    assert ran.status == 1
+    ran = esdedup_command(url, "switch", "-i", name, "--text-field", "txet", status=1)
     assert "no document" in ran.err
     with esdedup.open(url, name) as index:
         assert index.meta.text_fields == ("text",)

@@ -4,7 +4,6 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ import pytest
 import esdedup
 from tests.analysis.page import Page, assert_safe
 from tests.helpers.arrivals import family
-from tests.helpers.commands import Ran, run_command, words
+from tests.helpers.commands import Ran, words
+from tests.helpers.indices import fill_index
 from tests.helpers.places import Place, clusters, local
 
 
@@ -29,27 +29,16 @@ def near_duplicates(groups: int = 20) -> list[dict[str, str]]:
     return [{"id": f"d{number}", "text": text} for number, text in enumerate(texts)]
 
 
-def fill(place: Place, documents: Sequence[dict[str, Any]]) -> None:
-    with esdedup.open(place.target, place.index) as index:
-        index.add(documents)
-
-
-def command(place: Place, *arguments: str, status: int = 0) -> Ran:
-    ran = run_command(*arguments, *place.options)
-    assert ran.status == status, (ran.out, ran.err)
-    return ran
-
-
 def reported(place: Place, *options: str) -> tuple[dict[str, Any], Page, Ran]:
     """The JSON, the page, and all that was said."""
-    ran = command(place, "report", "-o", "page.html", *options)
+    ran = place.run("report", "-o", "page.html", *options, status=0)
     (line,) = ran.json
     return line, Page(Path("page.html").read_text("utf-8")), ran
 
 
 @pytest.mark.on_every_server
 def test_numbers_are_those_of_cluster(place: Place) -> None:
-    fill(place, near_duplicates())
+    fill_index(place, near_duplicates())
     for options in (
         ["--method", "components"],
         ["--method", "leader", "--threshold", "0.9", "--keep", "last"],
@@ -57,7 +46,7 @@ def test_numbers_are_those_of_cluster(place: Place) -> None:
         ["--exact"],
     ):
         line, page, ran = reported(place, *options)
-        (expected,) = command(place, "group", "--dry-run", *options).json
+        (expected,) = place.run("group", "--dry-run", *options, status=0).json
         del expected["address"]
         assert {name: line[name] for name in expected} == expected, options
         assert line["groups"]
@@ -73,7 +62,7 @@ def test_numbers_are_those_of_cluster(place: Place) -> None:
 @local
 def test_python_gives_the_same_numbers_and_page_and_changes_nothing(place: Place) -> None:
     documents = near_duplicates(6)
-    fill(place, documents)
+    fill_index(place, documents)
     line, page, _ = reported(place)
     with esdedup.open(place.target, place.index) as index:
         before = index.store.hold([each["id"] for each in documents]), index.store.meta()
@@ -87,7 +76,7 @@ def test_python_gives_the_same_numbers_and_page_and_changes_nothing(place: Place
 @local
 def test_counts_of_groups_and_copies(place: Place) -> None:
     documents = near_duplicates(30)
-    fill(place, documents)
+    fill_index(place, documents)
     line, _, _ = reported(place)
     with esdedup.open(place.target, place.index) as index:
         groups = index.groups()
@@ -108,7 +97,7 @@ def test_counts_of_groups_and_copies(place: Place) -> None:
 
 @local
 def test_examples_are_from_all_over_the_range_and_marked(place: Place) -> None:
-    fill(place, near_duplicates(60))
+    fill_index(place, near_duplicates(60))
     line, page, _ = reported(place, "--threshold", "0.5")
     values = [each["value"] for each in line["examples"]]
     assert len(values) == 8
@@ -137,7 +126,7 @@ def test_whatever_texts_hold_the_page_is_safe_and_small(place: Place) -> None:
         {"id": f"{each['id']}{number}", "text": each["text"] + " more" * number}
         for number, each in itertools.product((1, 2), EVIL)
     ]
-    fill(place, [*EVIL, *copies])
+    fill_index(place, [*EVIL, *copies])
     line, page, _ = reported(place)
     assert line["groups"] == len(EVIL)
     assert len(line["examples"]) == 8
@@ -151,12 +140,12 @@ def test_whatever_texts_hold_the_page_is_safe_and_small(place: Place) -> None:
 
 @local
 def test_an_empty_index_and_one_without_duplicates(place: Place) -> None:
-    fill(place, [])
+    fill_index(place, [])
     line, page, _ = reported(place)
     assert (line["documents"], line["groups"]) == (0, 0)
     assert line["share"] == 0
     assert "no documents with tokens" in page.shown
-    fill(place, [{"id": str(number), "text": words(number)} for number in range(20)])
+    fill_index(place, [{"id": str(number), "text": words(number)} for number in range(20)])
     line, page, _ = reported(place)
     assert (line["documents"], line["groups"], line["examples"]) == (20, 0, [])
     assert "No two documents are similar enough to be duplicates" in page.shown
@@ -170,7 +159,7 @@ def test_what_is_missing_is_said(place: Place) -> None:
     for number in range(4):
         texts.append(" ".join(chain))
         chain[20 * number : 20 * number + 2] = [f"x{number}", f"y{number}"]
-    fill(place, [{"id": f"{n:02}", "text": text} for n, text in enumerate(texts)])
+    fill_index(place, [{"id": f"{n:02}", "text": text} for n, text in enumerate(texts)])
     with esdedup.open(place.target, place.index) as index:
         index.store.write([esdedup.Document("bare", {"text": "no tokens"})])
         index.stop_list.replace([index.hot_buckets(1, sketches=("minhash",)).buckets[0].token])
@@ -195,7 +184,7 @@ def test_what_is_missing_is_said(place: Place) -> None:
 @local
 def test_examples_whose_text_changed_are_left_out(place: Place) -> None:
     text = words(1, 80)
-    fill(place, [{"id": "a", "text": text}, {"id": "b", "text": f"{text} new"}])
+    fill_index(place, [{"id": "a", "text": text}, {"id": "b", "text": f"{text} new"}])
     with esdedup.open(place.target, place.index) as index:
         (held,) = index.store.hold(["b"])
         changed = {**held.document.source, "text": f"{text} newer"}
@@ -207,17 +196,17 @@ def test_examples_whose_text_changed_are_left_out(place: Place) -> None:
 
 @local
 def test_a_page_that_can_t_be_written_is_said_before_the_work(place: Place, folder: Path) -> None:
-    fill(place, near_duplicates(4))
+    fill_index(place, near_duplicates(4))
     for path, error in ((folder, "Error: --output"), (folder / "no" / "x", "there is no folder")):
-        assert error in command(place, "report", "-o", str(path), status=2).err
+        assert error in place.run("report", "-o", str(path), status=2).err
     assert not list(folder.glob("*.report*"))
-    command(place, "report", "--json")
+    place.run("report", "--json", status=0)
     assert (folder / f"{place.index}.report.html").exists()
 
 
 @clusters
 def test_the_page_shows_no_credentials(place: Place) -> None:
-    fill(place, near_duplicates(4))
+    fill_index(place, near_duplicates(4))
     _, page, ran = reported(place, "--username", "elastic", "--password", "hidden-password")
     for text in (page.source, ran.out, ran.err):
         assert "hidden-password" not in text

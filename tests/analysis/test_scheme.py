@@ -10,6 +10,7 @@ import esdedup
 from esdedup.stores import Store
 from tests.helpers.arrivals import family
 from tests.helpers.commands import run_command
+from tests.helpers.indices import open_index
 from tests.helpers.places import Place, write_texts
 
 
@@ -43,8 +44,7 @@ def test_the_command_chooses_a_scheme_that_can_be_used(
     scheme = esdedup.Scheme.from_json(json.loads(written.read_text("utf-8")))
     assert scheme.to_json() == answer["scheme"]
     assert scheme.sketches == (esdedup.MinHash(128, 9, 5), esdedup.SimHash())
-    with esdedup.open(tmp_path / "other.db", scheme=scheme) as index:
-        index.add(texts)
+    with open_index(tmp_path / "other.db", texts, scheme=scheme) as index:
         found = len(index.pairs(threshold=0.7))
         body = index.request_body(texts[0], threshold=0.7)
     expected = (chosen["expected"]["similar"] - chosen["expected"]["missed"]) * 600 / 2
@@ -66,26 +66,6 @@ def test_a_scheme_file_keeps_all_but_its_bands(tmp_path: Path) -> None:
     assert changed["token_bits"] == 36
     before["sketches"][0] = changed
     assert after == before
-
-
-WRONG: list[tuple[list[str], str]] = [
-    (["--threshold", "1"], "threshold 1.0"),
-    (["--threshold", "1e-13"], "more than can be permutations"),
-    (["--threshold", "0.0001", "--recall", "0.999"], "needs 69075 permutations"),
-    (["--documents", "inf"], "--documents"),
-    (["--sample", "5", "--scheme", "x.json"], "leave out --scheme"),
-    (["--scheme", "absent.json"], "scheme file absent.json"),
-    (["--output", "absent/x.json"], "--output absent/x.json"),
-]
-
-
-@pytest.mark.parametrize(("options", "reason"), WRONG, ids=str)
-def test_wrong_usage(options: list[str], reason: str, folder: Path) -> None:
-    done = run_command("scheme", *options)
-    assert (done.status, done.out) == (2, "")
-    assert reason in done.err
-    assert "Traceback" not in done.err
-    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("limits", ["0.3 0.95", "0.05 0.999", "0.02 0.9", "0.5 0.99999", "0.01 1"])

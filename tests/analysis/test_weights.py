@@ -30,6 +30,7 @@ from tests.helpers.commands import (
     words,
     write_lines,
 )
+from tests.helpers.indices import fill_index, open_index
 from tests.helpers.places import Place, clusters
 from tests.servers.enriching import Enriching
 
@@ -127,8 +128,9 @@ def test_bounded_counters_are_as_wrong_as_they_report(rows: list[list[int]], cou
 
 def test_the_command_weighs_words_of_files_and_of_an_index(place: Place, folder: Path) -> None:
     write_lines(Path("texts.jsonl"), [*DOCUMENTS, {"id": "without"}])
-    ran = run_command("weights", "texts.jsonl", "-o", "files.tsv", "--features", "1", "--json")
-    assert ran.status == 0, ran
+    ran = run_command(
+        "weights", "texts.jsonl", "-o", "files.tsv", "--features", "1", "--json", status=0
+    )
     assert "1 record without a text: skipped" in ran.err
     # A table may have been changed by hand.
     again = run_command("weights", "texts.jsonl", "-o", "files.tsv")
@@ -145,11 +147,9 @@ def test_the_command_weighs_words_of_files_and_of_an_index(place: Place, folder:
         "digest": found.digest,
         "output": "files.tsv",
     }
-    with esdedup.open(place.target, place.index, scheme=WEIGHED) as index:
-        index.add([*DOCUMENTS])
+    with open_index(place, [*DOCUMENTS], scheme=WEIGHED) as index:
         assert index.weights(features=1) == found
-    ran = run_command("weights", *place.options, "--features", "1", "-o", "index.tsv")
-    assert ran.status == 0, ran
+    ran = run_command("weights", *place.options, "--features", "1", "-o", "index.tsv", status=0)
     assert Path("index.tsv").read_bytes() == Path("files.tsv").read_bytes()
 
 
@@ -176,8 +176,7 @@ def test_a_scheme_file_holds_the_table(folder: Path) -> None:
         f"clean texts.jsonl --scheme scheme.json {limits} -o kept.jsonl",
         f"group {limits}",
     ):
-        ran = run_command(*command.split(), "--json")
-        assert ran.status == 0, ran
+        ran = run_command(*command.split(), "--json", status=0)
     for options in (("--server",), ("--scheme", "minhash.json")):
         Path("minhash.json").write_text(json.dumps(Scheme([esdedup.MinHash()]).to_json()))
         Path("weights.tsv").write_text("the\t0\n")
@@ -195,8 +194,7 @@ def fields_of(place: Place, id: str) -> dict[str, Any]:
 
 @pytest.mark.on_every_server
 def test_an_index_holds_the_table(place: Place, folder: Path) -> None:
-    with esdedup.open(place.target, place.index, scheme=WEIGHED) as index:
-        index.add([*DOCUMENTS])
+    fill_index(place, [*DOCUMENTS], scheme=WEIGHED)
     # Whoever opens it later computes the same fingerprints.
     with esdedup.open(place.target, place.index) as index:
         assert index.scheme == WEIGHED
@@ -214,8 +212,7 @@ def test_an_index_holds_the_table(place: Place, folder: Path) -> None:
     assert fields_of(place, "again") == fields_of(place, "d0") == tokens_of(TEXTS[:1], WEIGHED)[0]
     # Worker processes too.
     write_lines(Path("more.jsonl"), [{"id": f"w{n}", "text": words(n)} for n in range(50)])
-    ran = run_command("index", "more.jsonl", *place.options, "--workers", "2")
-    assert ran.status == 0, ran
+    run_command("index", "more.jsonl", *place.options, "--workers", "2", status=0)
     assert fields_of(place, "w7") == tokens_of([words(7)], WEIGHED)[0]
     other = Scheme([SimHash(feature_size=1, weights=Weights({"the": 1}))])
     with (
@@ -249,8 +246,7 @@ def damage(place: Place, tables: dict[str, str]) -> None:
 
 @pytest.mark.on_every_server
 def test_a_missing_or_changed_table_is_an_error_that_names_it(place: Place) -> None:
-    with esdedup.open(place.target, place.index, scheme=WEIGHED) as index:
-        index.add([*DOCUMENTS])
+    fill_index(place, [*DOCUMENTS], scheme=WEIGHED)
     table, other = WEIGHED.sketch().table, Weights({"the": 1})
     assert table is not None
     for tables, message in (
@@ -266,7 +262,7 @@ def test_a_missing_or_changed_table_is_an_error_that_names_it(place: Place) -> N
             assert message in ran.err
             assert "Traceback" not in ran.err
     damage(place, {table.digest: table.packed})
-    assert run_command("similar", "--text", "a text", *place.options).status == 0
+    run_command("similar", "--text", "a text", *place.options, status=0)
 
 
 @clusters
@@ -275,8 +271,7 @@ def test_a_large_table_fits_a_mapping(place: Place) -> None:
     table = Weights({word: number % 255 / 10 for word, number in rows})
     scheme = Scheme([SimHash(feature_size=1, weights=table)])
     assert len(table.packed) > 1_000_000
-    with esdedup.open(place.target, place.index, scheme=scheme) as index:
-        index.add([*DOCUMENTS])
+    fill_index(place, [*DOCUMENTS], scheme=scheme)
     with esdedup.open(place.target, place.index) as index:
         assert index.scheme == scheme
 
@@ -288,8 +283,7 @@ def test_attach_template_and_switch_copy_the_table(place: Place, folder: Path) -
     Path("weighed.json").write_text(json.dumps(WEIGHED.to_json()))
     fill(url, name, {each["id"]: {"text": each["text"]} for each in DOCUMENTS[:3]})
     for command in (["attach"], ["backfill"], ["switch", "--scheme", "weighed.json"]):
-        ran = esdedup_command(url, *command, "-i", name)
-        assert ran.status == 0, ran
+        ran = esdedup_command(url, *command, "-i", name, status=0)
     with esdedup.open(url, name) as index:
         assert index.scheme == WEIGHED
         field = index.meta.field
@@ -297,9 +291,16 @@ def test_attach_template_and_switch_copy_the_table(place: Place, folder: Path) -
     assert documents["d0"][field] == tokens_of(TEXTS[:1], WEIGHED)[0]
     # A component template for the next indices of the name.
     ran = esdedup_command(
-        url, "template", "-i", f"{name}-next", "--scheme", "weighed.json", "--text-field", "text"
+        url,
+        "template",
+        "-i",
+        f"{name}-next",
+        "--scheme",
+        "weighed.json",
+        "--text-field",
+        "text",
+        status=0,
     )
-    assert ran.status == 0, ran
     table = WEIGHED.sketch().table
     assert table is not None
     assert f'"{table.digest}": "{table.packed}"' in ran.out
@@ -308,8 +309,7 @@ def test_attach_template_and_switch_copy_the_table(place: Place, folder: Path) -
 def test_the_proxy_computes_the_same_fingerprints(
     elasticsearch_url: str, name: str, tmp_path: Path
 ) -> None:
-    with esdedup.open(elasticsearch_url, name, scheme=WEIGHED) as index:
-        index.add([*DOCUMENTS])
+    fill_index(Place(elasticsearch_url, name), [*DOCUMENTS], scheme=WEIGHED)
     # It starts after the index was made, as after any restart.
     with Enriching(elasticsearch_url, tmp_path) as proxy:
         call(proxy.url, "PUT", f"/{name}/_doc/again?refresh=true", {"text": TEXTS[0]})

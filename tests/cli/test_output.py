@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import esdedup
 from esdedup.text.characters import JSON_ESCAPES, visible
 from tests.helpers.commands import Ran, run_command, words, write_lines
 from tests.helpers.fuzz import fuzz
+from tests.helpers.indices import fill_index
 from tests.servers.proxy import Answer, Proxy
 
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\x08\r\x7f\u202e\u2066红"
@@ -30,8 +30,7 @@ DOCUMENTS = [
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "documents.db"
-    with esdedup.open(path) as index:
-        index.add(DOCUMENTS)
+    fill_index(path, DOCUMENTS)
     return path
 
 

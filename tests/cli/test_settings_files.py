@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.commands import Ran, run_command, write_lines
+from tests.helpers.commands import run_command, write_lines
 
 RECORDS = [
     {"id": "a", "text": "The council met on Monday and voted for the new bridge over the river."},
@@ -22,18 +22,12 @@ def articles(folder: Path) -> None:
     write_lines(folder / "articles.jsonl", RECORDS)
 
 
-def run(*arguments: str, status: int = 0, environment: dict[str, str] | None = None) -> Ran:
-    ran = run_command(*arguments, environment=environment)
-    assert ran.status == status, ran
-    return ran
-
-
 def write(text: str, path: str = "esdedup.toml") -> None:
     Path(path).write_text(text, "utf-8")
 
 
 def removed(*options: str) -> int:
-    (report,) = run(*DRY, *options).json
+    (report,) = run_command(*DRY, *options, status=0).json
     number: int = report["removed"]
     return number
 
@@ -58,10 +52,10 @@ def test_a_file_in_the_folder_sets_what_options_set(path: str, text: str) -> Non
 def test_a_named_file_replaces_that_of_the_folder() -> None:
     write("threshold = 0.9\n")
     write("[clean]\nkeep = 'last'\n", "other.toml")
-    (report,) = run(*DRY, "--settings", "other.toml").json
+    (report,) = run_command(*DRY, "--settings", "other.toml", status=0).json
     assert report["largest"][0]["id"] == "b"
     write("[project]\nname = 'esdedup'\n", "pyproject.toml")
-    refused = run(*DRY, "--settings", "pyproject.toml", status=2)
+    refused = run_command(*DRY, "--settings", "pyproject.toml", status=2)
     assert refused.err == "Error: settings file pyproject.toml: there is no [tool.esdedup]\n"
 
 
@@ -72,22 +66,24 @@ def test_esdedup_toml_counts_before_pyproject_toml() -> None:
 
 
 def test_a_variable_counts_before_the_file_and_an_option_before_both() -> None:
-    run("index", "articles.jsonl", "--db", "of-file.db")
+    run_command("index", "articles.jsonl", "--db", "of-file.db", status=0)
     write("index = 'of-file'\ndb = 'of-file.db'\n")
     variables = {"ESDEDUP_INDEX": "of-variable"}
-    assert "'of-file' in of-file.db" in run("stats", status=1).err
-    assert "'of-variable' in of-file.db" in run("stats", status=1, environment=variables).err
-    ran = run("stats", "-i", "of-option", status=1, environment=variables)
+    assert "'of-file' in of-file.db" in run_command("stats", status=1).err
+    assert (
+        "'of-variable' in of-file.db" in run_command("stats", status=1, environment=variables).err
+    )
+    ran = run_command("stats", "-i", "of-option", status=1, environment=variables)
     assert "'of-option' in of-file.db" in ran.err
 
 
 def test_a_place_of_the_command_line_counts_before_that_of_the_file() -> None:
     write("url = 'http://127.0.0.1:9'\nretry_for = '0'\n")
-    assert "file my.db" in run("stats", "--db", "my.db", status=1).err
+    assert "file my.db" in run_command("stats", "--db", "my.db", status=1).err
     variables = {"ESDEDUP_DB": "my.db"}
-    assert "file my.db" in run("stats", status=1, environment=variables).err
+    assert "file my.db" in run_command("stats", status=1, environment=variables).err
     write("url = 'http://127.0.0.1:9'\ndb = 'my.db'\n")
-    assert run("stats", status=2).err == (
+    assert run_command("stats", status=2).err == (
         "Error: db in esdedup.toml, line 2 and url in esdedup.toml, line 1 name two places:"
         " leave one out\n"
     )
@@ -100,16 +96,16 @@ def test_an_option_counts_before_what_it_excludes_in_the_file() -> None:
     assert removed() == 0
     assert removed("--threshold", "0.8") == 1
     write("[clean]\nexact = true\nthreshold = 0.8\n")
-    refused = run(*DRY, status=2).err
+    refused = run_command(*DRY, status=2).err
     assert "--exact can't be combined with --threshold (" in refused
     assert "exact is set in esdedup.toml, line 2" in refused
 
 
 def test_settings_for_all_do_not_reach_what_they_do_not_mean() -> None:
     """A fingerprint to look for is no field of fingerprints."""
-    run("index", "articles.jsonl")
+    run_command("index", "articles.jsonl", status=0)
     write("bits = 'phash:64'\nthreshold = 0.8\n")
-    (result,) = run("similar", "--id", "a").json
+    (result,) = run_command("similar", "--id", "a", status=0).json
     assert [match["id"] for match in result["matches"]] == ["b"]
 
 
@@ -150,19 +146,22 @@ FAULTS = [
 @pytest.mark.parametrize(("text", "fault"), FAULTS)
 def test_a_fault_of_a_file_is_named_with_its_line(text: str, fault: str) -> None:
     write(text)
-    assert fault in run(*DRY, status=2).err
+    assert fault in run_command(*DRY, status=2).err
 
 
 def test_no_file_confirms_a_removal() -> None:
-    run("index", "articles.jsonl")
+    run_command("index", "articles.jsonl", status=0)
     write("[dedup]\napply = true\naction = 'delete'\n")
-    assert "apply can't be set in a file: it is an option of each run" in run("dedup", status=2).err
+    assert (
+        "apply can't be set in a file: it is an option of each run"
+        in run_command("dedup", status=2).err
+    )
 
 
 def test_what_is_only_for_changes_does_not_hinder_a_look() -> None:
-    run("index", "articles.jsonl")
+    run_command("index", "articles.jsonl", status=0)
     write("[dedup]\naction = 'move'\nto = 'duplicates'\n")
-    assert run("dedup").json == [
+    assert run_command("dedup", status=0).json == [
         {"keep": "a", "duplicates": [{"id": "b", "similarity": pytest.approx(11 / 13)}]}
     ]
 
@@ -171,7 +170,9 @@ def test_shown_settings_are_a_file_that_sets_the_same() -> None:
     write("threshold = 0.9\n[clean]\nkeep = 'last'\n")
     options = ["--text-field", "title", "--text-field", "text", "--max-memory", "1GB"]
     # What a command requires may be missing.
-    shown = run("clean", *options, "--show-settings", environment={"ESDEDUP_INDEX": "n"}).out
+    shown = run_command(
+        "clean", *options, "--show-settings", environment={"ESDEDUP_INDEX": "n"}, status=0
+    ).out
     assert "threshold = 0.9  # esdedup.toml, line 1\n" in shown
     assert 'keep = "last"  # esdedup.toml, line 3\n' in shown
     assert 'index = "n"  # environment: ESDEDUP_INDEX\n' in shown
@@ -187,13 +188,15 @@ def test_shown_settings_are_a_file_that_sets_the_same() -> None:
     }
     assert tomllib.loads(shown) == {"clean": values}
     write(shown, "saved.toml")
-    again = run("clean", "--settings", "saved.toml", "--show-settings").out
+    again = run_command("clean", "--settings", "saved.toml", "--show-settings", status=0).out
     assert tomllib.loads(again) == {"clean": values}
 
 
 def test_shown_settings_have_no_secrets() -> None:
     write("password = 'hidden'\nurl = 'http://user:hidden@host'\n")
-    shown = run("pairs", "--show-settings", environment={"ESDEDUP_API_KEY": "hidden"}).out
+    shown = run_command(
+        "pairs", "--show-settings", environment={"ESDEDUP_API_KEY": "hidden"}, status=0
+    ).out
     assert "hidden" not in shown
     assert "# api_key is set, and not shown  # environment: ESDEDUP_API_KEY\n" in shown
     assert tomllib.loads(shown) == {"pairs": {}}
@@ -201,21 +204,24 @@ def test_shown_settings_have_no_secrets() -> None:
 
 def test_the_command_settings_shows_what_is_set_for_all_commands() -> None:
     nothing = "# All other settings are defaults: esdedup COMMAND --show-settings\n"
-    assert run("settings").out == nothing
+    assert run_command("settings", status=0).out == nothing
     write("threshold = 0.9\n[pairs]\noutput = 'pairs.parquet'\nk = 5\n")
-    shown = run("settings", environment={"ESDEDUP_INDEX": "news"}).out
+    shown = run_command("settings", environment={"ESDEDUP_INDEX": "news"}, status=0).out
     assert tomllib.loads(shown) == {
         "index": "news",
         "threshold": 0.9,
         "pairs": {"output": "pairs.parquet", "k": 5},
     }
     write("[pairs]\nkk = 1\n", "other.toml")
-    assert "pairs has no setting 'kk'" in run("settings", "--settings", "other.toml", status=2).err
+    assert (
+        "pairs has no setting 'kk'"
+        in run_command("settings", "--settings", "other.toml", status=2).err
+    )
 
 
 def listed(*arguments: str) -> set[str]:
     """The options of a help, other than those of schemes."""
-    shown = run(*arguments).out
+    shown = run_command(*arguments, status=0).out
     options = re.findall(r"^  (?:-\w, )?(--?[a-z-]+)", shown[shown.index("Options:") :], re.M)
     of_schemes = {"--scheme", "--sketch", "--bits", "--vectors", "--passages"}
     return set(options) - of_schemes - {"--json", "--help", "-h"}
@@ -228,25 +234,30 @@ def test_full_help_lists_at_most_twelve_options(command: str) -> None:
 
 
 def test_options_that_no_help_lists_are_settings_of_files_and_work() -> None:
-    shown = run("help", "settings").out
+    shown = run_command("help", "settings", status=0).out
     for setting in ("max_memory", "engine", "dead_letter", "dry_run", "max_per_bucket"):
         assert re.search(rf"^  {setting} ", shown, re.M), setting
     for option in ("--settings", "--show-settings", "--quiet"):
         assert option in shown
-    assert "--max-memory" not in run("help", "clean").out
-    (report,) = run(*DRY, "--max-memory", "1GB", "--format", "jsonl", "--recall", "0.9").json
+    assert "--max-memory" not in run_command("help", "clean", status=0).out
+    (report,) = run_command(
+        *DRY, "--max-memory", "1GB", "--format", "jsonl", "--recall", "0.9", status=0
+    ).json
     assert report["removed"] == 1
 
 
 def test_help_lists_no_option_that_a_command_refuses() -> None:
-    for shown in (run("help", "decontaminate").out, run("help", "settings").out):
+    for shown in (
+        run_command("help", "decontaminate", status=0).out,
+        run_command("help", "settings", status=0).out,
+    ):
         assert "--bits" not in shown
         assert "--passages" not in shown
     write_lines(Path("items.jsonl"), RECORDS[:1])
     files = ["decontaminate", "articles.jsonl", "--against", "items.jsonl"]
-    refused = run(*files, "--bits", "phash:64", status=2).err
+    refused = run_command(*files, "--bits", "phash:64", status=2).err
     assert refused == "Error: --bits can't be combined with decontaminate\n"
     write("bits = 'phash:64'\n")
-    assert json.loads(run(*files).out)["removed"] == 2
+    assert json.loads(run_command(*files, status=0).out)["removed"] == 2
     write("[decontaminate]\nbits = 'phash:64'\n")
-    assert "decontaminate has no setting 'bits'" in run(*files, status=2).err
+    assert "decontaminate has no setting 'bits'" in run_command(*files, status=2).err

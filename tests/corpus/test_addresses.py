@@ -159,11 +159,10 @@ def names(paths: Sequence[str]) -> list[str]:
 
 
 def test_shards_in_and_out_are_those_of_this_machine(files: list[Path]) -> None:
-    assert run_command("clean", "in", "-o", "out", "--json").status == 0
+    run_command("clean", "in", "-o", "out", "--json", status=0)
     for scheme in ("s3://bucket", "memory:/"):
         for number, named in enumerate(("s3://bucket/in/", "s3://bucket/in")):
-            done = run_command("clean", named, "-o", f"{scheme}/out{number}", "--json")
-            assert done.status == 0
+            run_command("clean", named, "-o", f"{scheme}/out{number}", "--json", status=0)
             for file in [file.relative_to("in") for file in files]:
                 assert get(f"{scheme}/out{number}/{file}") == Path("out", file).read_bytes()
             assert len(get(f"{scheme}/out{number}/_removed.jsonl.zst")) > 1_000
@@ -177,12 +176,11 @@ def test_shards_in_and_out_are_those_of_this_machine(files: list[Path]) -> None:
 
 
 def test_tasks_share_their_work_at_an_address(files: list[Path]) -> None:
-    assert run_command("clean", "s3://bucket/in", "-o", "whole").status == 0
+    run_command("clean", "s3://bucket/in", "-o", "whole", status=0)
     command = ["clean", "s3://bucket/in", "-o", "s3://bucket/out", "--task"]
     for stage, tasks in (("sketch", (2, 3, 1)), ("group", (1,)), ("write", (3, 1, 2))):
         for task in tasks:
-            done = run_command(*command, f"{task}/3", "--stage", stage)
-            assert done.status == 0, done.err
+            run_command(*command, f"{task}/3", "--stage", stage, status=0)
     for file in Path("whole").rglob("*.*"):
         assert get(f"s3://bucket/out/{file.relative_to('whole')}") == file.read_bytes()
     kept = fsspec.filesystem("s3").find("bucket/out.work")
@@ -228,7 +226,7 @@ def test_only_texts_of_candidates_are_fetched(server: Faulty) -> None:
     write_lines(Path("0.jsonl"), [{"text": text} for text in texts_of])
     write_lines(Path("1.jsonl"), [{"text": f"{texts_of[30]} end"}, {"text": words(990, 2_000)}])
     far = ["--against", "s3://bucket/all.sketches"]
-    assert run_command("clean", "0.jsonl", "-o", "out0", *far, "--update").status == 0
+    run_command("clean", "0.jsonl", "-o", "out0", *far, "--update", status=0)
     server.sent = 0
     assert run_command("clean", "1.jsonl", "-o", "out1", *far, "--json").json[0]["removed"] == 1
     (texts,) = [name for name in sketches() if "texts" in name]
@@ -240,7 +238,7 @@ def test_of_runs_that_overlap_one_adds_its_documents(server: Faulty) -> None:
     for number in range(3):
         write_lines(Path(f"{number}.jsonl"), [{"text": words(n)} for n in (number, number + 1)])
     far = ["--against", "s3://bucket/all.sketches", "--update", "--json"]
-    assert run_command("clean", "0.jsonl", "-o", "out0", *far).status == 0
+    run_command("clean", "0.jsonl", "-o", "out0", *far, status=0)
     statuses: list[int] = []
 
     def overtake() -> None:
@@ -270,8 +268,8 @@ def test_each_command_reads_addresses(
     groups = []
     for index, where in (("near", "s3://bucket/in"), ("here", "in")):
         options = ["--db", f"{index}.db", "-i", "all"]
-        assert run_command("index", where, *options).status == 0
-        assert run_command("group", *options, "--dry-run", "-o", f"{index}.jsonl").status == 0
+        run_command("index", where, *options, status=0)
+        run_command("group", *options, "--dry-run", "-o", f"{index}.jsonl", status=0)
         groups.append(Path(f"{index}.jsonl").read_text("utf-8").replace("s3://bucket/", ""))
     assert groups[0] == groups[1] != ""
     # By HTTP, with a signature that does not get into ids.
@@ -332,8 +330,8 @@ def test_a_broken_connection_is_never_a_short_file(
 def test_a_server_that_is_busy_is_asked_again(server: Faulty, files: list[Path]) -> None:
     server.fail(3, "GET", "503 SlowDown")
     server.fail(2, "PUT", "503 SlowDown", "out")
-    assert run_command("clean", "s3://bucket/in", "-o", "s3://bucket/out").status == 0
-    assert run_command("clean", "in", "-o", "out").status == 0
+    run_command("clean", "s3://bucket/in", "-o", "s3://bucket/out", status=0)
+    run_command("clean", "in", "-o", "out", status=0)
     assert get("s3://bucket/out/a.jsonl") == Path("out/a.jsonl").read_bytes()
 
 
@@ -380,14 +378,13 @@ def test_an_upload_that_breaks_off_leaves_no_file(
         server.kill(start_command(*command), "broken")
     else:
         server.fail(100, "PUT", "403 AccessDenied", "partNumber")
-        done = run_command(*command)
-        assert done.status == 1
+        done = run_command(*command, status=1)
         assert "s3://bucket/broken/large.jsonl: access was denied" in done.err
         uploads = fsspec.filesystem("s3").call_s3("list_multipart_uploads", Bucket="bucket")
         assert not uploads.get("Uploads")
     server.faults.clear()
     assert fsspec.filesystem("s3", skip_instance_cache=True).find("bucket/broken") == []
-    assert run_command(*command).status == 0
+    run_command(*command, status=0)
     assert get("s3://bucket/broken/large.jsonl") == large.encode()
 
 
@@ -404,8 +401,7 @@ def test_an_upload_that_breaks_off_leaves_no_file(
     ],
 )
 def test_what_can_not_be_reached_is_named(server: Faulty, address: str, said: str) -> None:
-    done = run_command("index", address)
-    assert done.status == 2
+    done = run_command("index", address, status=2)
     assert said in done.err
     assert "Traceback" not in done.err
 
@@ -436,6 +432,5 @@ def test_a_file_that_ends_too_soon_is_an_error(files: list[Path]) -> None:
     whole = files[1].read_bytes()
     for cut in itertools.islice(range(len(whole) - 1, 0, -97), 3):
         put("s3://bucket/cut.jsonl.gz", whole[:cut])
-        done = run_command("index", "s3://bucket/cut.jsonl.gz")
-        assert done.status == 1
+        done = run_command("index", "s3://bucket/cut.jsonl.gz", status=1)
         assert "s3://bucket/cut.jsonl.gz" in done.err

@@ -12,6 +12,7 @@ from esdedup import UsageError
 from esdedup.files import left_whole_file
 from esdedup.results import Groups
 from tests.helpers.commands import run_command, write_lines
+from tests.helpers.indices import fill_index, open_index
 from tests.helpers.packages import imported
 from tests.helpers.places import Place
 from tests.helpers.scoped_documents import components, corpus, leaders
@@ -82,24 +83,21 @@ def test_groups_of_records_are_left_whole(method: Any) -> None:
 @pytest.mark.parametrize("method", ["leader", "components"])
 def test_groups_of_an_index_are_left_whole(place: Place, method: Any) -> None:
     expected = expected_of(method)
-    with esdedup.open(place.target, place.index) as index:
-        index.add(RECORDS)
+    with open_index(place, RECORDS) as index:
         groups = index.groups(threshold=THRESHOLD, method=method, conflict="label")
         assert of_groups(groups) == expected
         with pytest.raises(UsageError, match="find all groups again"):
             index.regroup(groups, [RECORDS[0]["id"]])
     command = ["dedup", *place.options, "-t", str(THRESHOLD), "--method", method]
     command += ["--conflict", "label", "--json"]
-    shown = run_command(*command)
-    assert shown.status == 0, shown.err
+    shown = run_command(*command, status=0)
     listed = {
         int(line["documents"][0]["id"]): [int(document["id"]) for document in line["documents"]]
         for line in shown.json
         if "conflict" in line
     }
     assert listed == expected[1]
-    applied = run_command(*command, "--apply", "--action", "delete", "-y")
-    assert applied.status == 0, applied.err
+    applied = run_command(*command, "--apply", "--action", "delete", "-y", status=0)
     assert applied.json[-1]["conflicts"]["groups"] == len(expected[1])
     with esdedup.open(place.target, place.index) as index:
         stored = {int(id) for id in index.groups(exact=True).ids}
@@ -126,8 +124,7 @@ def test_a_label_that_changes_before_the_removal_keeps_its_document(
         for group, text in zip("ab", texts, strict=True)
         for copy in range(3)
     ]
-    with esdedup.open(place.target, place.index) as index:
-        index.add(records)
+    with open_index(place, records) as index:
         planned = index.dedup(conflict="label", collect="tags", action=action, log="log.jsonl")
         index.update([{"id": "a1", "label": "y"}, {"id": "b0", "label": ["x", "y"]}])
         report = planned.apply().report
@@ -156,8 +153,7 @@ def test_groups_of_files_are_left_whole_and_listed(tasks: int) -> None:
     for stage in ("sketch", "group", "write") if tasks else ("",):
         for task in range(1, (1 if stage == "group" else tasks) + 1) or [0]:
             of_task = ["--task", f"{task}/{tasks}", "--stage", stage] if tasks else []
-            run = run_command(*options, *of_task)
-            assert run.status == 0, run.err
+            run = run_command(*options, *of_task, status=0)
     report = run.json[0]
     assert report["removed"] == len(duplicates)
     assert report["conflicts"]["groups"] == len(conflicts)
@@ -192,8 +188,7 @@ def test_conflicts_are_shown() -> None:
     assert "1 group of 4 documents left whole, because of different values of 'label'" in run.err
     for cell in ("Left whole: 1 group", "│ pos ", "│ neg ", "│ -  ", "in.jsonl:2"):
         assert cell in run.out
-    one = run_command("clean", "in.jsonl", "--conflict", "label", "-o", "one.jsonl")
-    assert one.status == 0
+    run_command("clean", "in.jsonl", "--conflict", "label", "-o", "one.jsonl", status=0)
     assert [row["line"] for row in listed_in("one.jsonl")] == [1, 2, 3, 4]
 
 
@@ -207,8 +202,7 @@ def test_labels_count_in_what_files_are_compared_with() -> None:
     assert [document["file"] for document in report.conflicts.samples[0]] == [
         "old.jsonl", "new.jsonl",
     ]  # fmt: skip
-    with esdedup.open("old.db") as index:
-        index.add([{"text": text, "label": "pos"}])
+    fill_index("old.db", [{"text": text, "label": "pos"}])
     assert esdedup.clean("new.jsonl", None, against="old.db", conflict="label").kept == 1
     assert esdedup.clean("new.jsonl", None, against="old.db").kept == 0
     esdedup.clean("old.jsonl", "kept", against="all.sketches", update=True, conflict="label")
@@ -248,5 +242,3 @@ def test_a_field_that_no_document_has_is_an_error() -> None:
         esdedup.clean("in.jsonl", None, conflict="lable")
     with pytest.raises(UsageError, match=message):
         esdedup.dedup(RECORDS, conflict="lable")
-    run = run_command("clean", "in.jsonl", "--unit", "line", "--conflict", "label")
-    assert (run.status, "--conflict can't be combined with --unit" in run.err) == (2, True)

@@ -1,13 +1,11 @@
 """`esdedup decontaminate -i NAME --against ITEMS`: documents of an index that hold items."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import esdedup
-from tests.helpers.commands import Ran, run_command, words, write_lines
+from tests.helpers.commands import read_lines, run_command, words, write_lines
 from tests.helpers.places import Place
 from tests.helpers.surroundings import Listener
 
@@ -42,26 +40,20 @@ def write_corpus() -> None:
 
 
 def findings(file: str) -> set[Finding]:
-    rows = map(json.loads, Path(file).read_text("utf-8").splitlines())
+    rows = read_lines(file)
     return {
         (row["id"], row["original_id"], row["contained"], row["start"], row["end"]) for row in rows
     }
 
 
-def done(ran: Ran) -> dict[str, Any]:
-    assert ran.status == 0, ran.err
-    return ran.json[-1]
-
-
 @pytest.mark.on_every_server
 def test_an_index_has_the_findings_of_files(place: Place, folder: Path) -> None:
     write_corpus()
-    done(run_command("index", "pages.jsonl", "--passages", *place.options))
-    ran = run_command("decontaminate", *HOW, "--removed", "listed.jsonl", *place.options)
-    report, held = done(ran), findings("listed.jsonl")
-    files = done(
-        run_command("decontaminate", "pages.jsonl", *HOW, "-o", "out", "--removed", "files.jsonl")
-    )
+    place.run("index", "pages.jsonl", "--passages", status=0)
+    ran = place.run("decontaminate", *HOW, "--removed", "listed.jsonl", status=0)
+    report, held = ran.json[-1], findings("listed.jsonl")
+    to_files = ("-o", "out", "--removed", "files.jsonl")
+    files = run_command("decontaminate", "pages.jsonl", *HOW, *to_files, status=0).json[-1]
     expected = findings("files.jsonl")
     # Edited items have no 12 words in a row: some are missed, and none is wrong.
     assert held <= expected
@@ -80,16 +72,15 @@ def test_an_index_has_the_findings_of_files(place: Place, folder: Path) -> None:
     assert "share fewer than 12 words in a row of an item may be missing" in ran.err
     assert "--action delete or move" in ran.err
 
-    log = ("--log", "run.jsonl")
-    removed = run_command(
-        "decontaminate", *HOW, "--apply", "--action", "delete", "-y", *log, *place.options
-    )
-    assert done(removed)["deleted"] == len(held)
+    apply = ("--apply", "--action", "delete", "-y", "--log", "run.jsonl")
+    deleted = place.run("decontaminate", *HOW, *apply, status=0).json[-1]["deleted"]
+    assert deleted == len(held)
     with esdedup.open(place.target, place.index) as index:
         assert index.statistics().documents == PAGES - len(held)
-    assert done(run_command("decontaminate", *HOW, *place.options))["removed"] == 0
-    assert done(run_command("undo", "run.jsonl", "-y", *place.options))["restored"] == len(held)
-    done(run_command("decontaminate", *HOW, "--removed", "again.jsonl", *place.options))
+    assert place.run("decontaminate", *HOW, status=0).json[-1]["removed"] == 0
+    undone = place.run("undo", "run.jsonl", "-y", status=0).json[-1]
+    assert undone["restored"] == len(held)
+    place.run("decontaminate", *HOW, "--removed", "again.jsonl", status=0)
     assert findings("again.jsonl") == held
 
 
@@ -100,7 +91,7 @@ def test_texts_of_other_fields_and_a_move(folder: Path) -> None:
     questions = [{"name": "q", "ask": held}, {"name": "s", "ask": "too short"}, {"name": "n"}]
     write_lines(Path("items.jsonl"), questions)
     fields = ["--text-field", "title", "--text-field", "body"]
-    done(run_command("index", "pages.jsonl", "--passages", *fields))
+    run_command("index", "pages.jsonl", "--passages", *fields, status=0)
     how = [*HOW, "--text-field", "ask", "--id-field", "name"]
     ran = run_command("decontaminate", *how, "--apply", "--action", "move", "--to", "held", "--yes")
     # A record without a text is reported.
@@ -133,31 +124,15 @@ def test_what_is_not_compared_is_reported(folder: Path) -> None:
     texts = [words(1), *(f"{NOTICE} {words(n, 9)}" for n in range(9, 1_011))]
     write_lines(Path("pages.jsonl"), [{"text": text} for text in texts])
     write_lines(Path("items.jsonl"), [{"text": f"{NOTICE} {words(5, 20)}"}, {"text": words(1)}])
-    done(run_command("index", "pages.jsonl", "--passages"))
-    ran = run_command("decontaminate", *HOW)
-    counts = done(ran)["contained"]
+    run_command("index", "pages.jsonl", "--passages", status=0)
+    ran = run_command("decontaminate", *HOW, status=0)
+    counts = ran.json[-1]["contained"]
     assert (counts["truncated"], counts["guarantee"], counts["found"]) == (1, 0, 1)
     assert "share parts of a truncated or stopped item may be missing" in ran.err
     with esdedup.open() as index:
         index.stop_list.replace(
             [each.token for each in index.hot_buckets(sketches=["passages"], over=9).buckets]
         )
-    counts = done(run_command("decontaminate", *HOW))["contained"]
+    counts = run_command("decontaminate", *HOW, status=0).json[-1]["contained"]
     assert (counts["truncated"], counts["stopped"], counts["guarantee"]) == (0, 1, 0)
     assert counts["found"] == 1
-
-
-def test_what_does_not_fit_is_refused(folder: Path) -> None:
-    write_lines(Path("items.jsonl"), [{"text": words(1)}])
-    done(run_command("index", "items.jsonl"))
-    for options, said in (
-        (HOW, "items are found by passages: index the documents of index 'documents'"),
-        ((*HOW, "--mask"), "--mask requires FILES"),
-        ((*HOW, "-t", "0.5"), "No such option: -t"),
-        ((*HOW, "-k", "5"), "No such option: -k"),
-        ((*HOW, "--apply", "--action", "mark", "-y"), "--action delete or move"),
-        (HOW[2:], "decontaminate requires --against"),
-        (("--against", "none.jsonl", *HOW[2:]), "none.jsonl"),
-    ):
-        refused = run_command("decontaminate", *options)
-        assert (refused.status, said in refused.err) == (2, True), refused.err

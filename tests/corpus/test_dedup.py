@@ -19,6 +19,7 @@ from esdedup.runs.shares import Shares
 from esdedup.sketch.limits import Limits
 from esdedup.tabular import require_pyarrow
 from tests.helpers.commands import words
+from tests.helpers.indices import open_index
 from tests.helpers.packages import imported
 
 RECORDS = [
@@ -29,8 +30,9 @@ RECORDS = [
 
 def in_index(records: list[dict[str, Any]], **options: Any) -> dict[int, tuple[int, float | None]]:
     """Return by the number of a duplicate its original, as an index of the records has them."""
-    with esdedup.open(":memory:", text_field="body") as index:
-        index.add({**each, "id": row} for row, each in enumerate(records))
+    with open_index(
+        ":memory:", ({**each, "id": row} for row, each in enumerate(records)), text_field="body"
+    ) as index:
         return {
             int(each.id): (int(group.representative), each.similarity)
             for group in index.groups(**options)

@@ -111,23 +111,13 @@ def test_what_stays_is_as_it_came(workers: str) -> None:
 
 def test_a_dry_run_writes_nothing_and_shows_what_would_go() -> None:
     shards()
-    done = run_command("clean", "in", "--dry-run", "--table")
-    assert done.status == 0
+    done = run_command("clean", "in", "--dry-run", "--table", status=0)
     assert "The largest of" in done.out
     assert "similarity" in done.out
     assert {path.name for path in Path().iterdir()} == {"in"}
     # As without an output.
     assert run_command("clean", "in", "--table").out == done.out
     assert {path.name for path in Path().iterdir()} == {"in"}
-
-
-@pytest.mark.parametrize(
-    "command", ["in", "in -o out", "-t 0.9 in -o out", "-t 0.9 --output=out in"]
-)
-def test_files_have_a_command_of_their_own(command: str) -> None:
-    shards()
-    refused = run_command("dedup", *command.split())
-    assert (refused.status, "esdedup clean FILES -o OUT" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +131,7 @@ def test_the_result_does_not_depend_on_memory(options: list[str]) -> None:
     base = MemoryOfJob().base
     for memory in ([], ["--max-memory", f"{base + 12_288}"]):
         command = ["clean", "in", "-o", "out", *options, *memory]
-        assert run_command(*command, surroundings=FEW_IN_A_SHARE).status == 0
+        run_command(*command, surroundings=FEW_IN_A_SHARE, status=0)
         found.append(lines_in(files))
         shutil.rmtree("out")
     assert found[0] == found[1]
@@ -152,7 +142,7 @@ def test_the_result_does_not_depend_on_memory(options: list[str]) -> None:
 
 def test_a_run_that_is_killed_resumes() -> None:
     files = shards()
-    assert run_command("clean", "in", "-o", "whole", "--json").status == 0
+    run_command("clean", "in", "-o", "whole", "--json", status=0)
     # Before the first file, and after each of three.
     for last in range(5):
         killed = killed_at("Writing", last)
@@ -174,7 +164,7 @@ def test_a_run_that_is_killed_resumes() -> None:
 def test_a_damaged_file_can_be_mended() -> None:
     files = shards()
     whole = files[1].read_bytes()
-    assert run_command("clean", "in", "-o", "whole").status == 0
+    run_command("clean", "in", "-o", "whole", status=0)
     for stopped in (False, True):
         files[1].write_bytes(whole if stopped else whole[:-9])
         killed = killed_at("Comparing") if stopped else None
@@ -182,14 +172,14 @@ def test_a_damaged_file_can_be_mended() -> None:
         assert first.status == (130 if stopped else 1)
         # As there are no results yet, the run begins again with the files as they are.
         files[1].write_bytes(whole)
-        assert run_command("clean", "in", "-o", "out").status == 0
+        run_command("clean", "in", "-o", "out", status=0)
         for file in (file.relative_to("in") for file in files):
             assert Path("out", file).read_bytes() == Path("whole", file).read_bytes()
         assert not Path("out.work").exists()
         shutil.rmtree("out")
     # Results of other files do not fit.
     killed = killed_at("Writing")
-    assert run_command("clean", "in", "-o", "out", surroundings=killed).status == 130
+    run_command("clean", "in", "-o", "out", surroundings=killed, status=130)
     files[1].write_bytes(gzip.compress(gzip.decompress(whole) * 2))
     refused = run_command("clean", "in", "-o", "out")
     assert (refused.status, "another state of in/more/b.jsonl.gz" in refused.err) == (2, True)
@@ -202,8 +192,9 @@ def test_a_file_that_changes_while_it_is_read_is_an_error() -> None:
         with files[0].open("a") as file:
             file.write('{"text": "one more"}\n')
 
-    done = run_command("clean", "in", "-o", "out", surroundings=at_step("Writing", change))
-    assert done.status == 1
+    done = run_command(
+        "clean", "in", "-o", "out", surroundings=at_step("Writing", change), status=1
+    )
     assert "in/a.jsonl has changed since it was read" in done.err
     assert not Path("out/a.jsonl").exists()
 
@@ -248,9 +239,8 @@ def test_later_keep_rules_decide_ties() -> None:
     write_lines(Path("a.jsonl"), records)
     preferred = ["first:source=reuters,ap", "newest:day"]
     options = ["--keep", preferred[0], "--keep", preferred[1]]
-    assert run_command("clean", "a.jsonl", "-o", "two.jsonl", *options).status == 0
-    last = run_command("clean", "a.jsonl", "-o", "three.jsonl", *options, "--keep", "last")
-    assert last.status == 0
+    run_command("clean", "a.jsonl", "-o", "two.jsonl", *options, status=0)
+    run_command("clean", "a.jsonl", "-o", "three.jsonl", *options, "--keep", "last", status=0)
     two, three = (Path(name).read_bytes() for name in ("two.jsonl", "three.jsonl"))
     assert [two, three] == lines_in([Path("a.jsonl")])[0][2:]
     assert [record["id"] for record in esdedup.dedup(records, keep=preferred).kept] == ["3"]
@@ -258,7 +248,7 @@ def test_later_keep_rules_decide_ties() -> None:
     Path("esdedup.toml").write_text(f"[clean]\nkeep = {preferred}\n")
     shown = run_command("clean", "a.jsonl", "--show-settings")
     assert f"keep = {json.dumps(preferred)}  # esdedup.toml" in shown.out
-    assert run_command("clean", "a.jsonl", "-o", "file.jsonl").status == 0
+    run_command("clean", "a.jsonl", "-o", "file.jsonl", status=0)
     assert Path("file.jsonl").read_bytes() == two
     wrong = run_command("clean", "a.jsonl", "--keep", "first", "--keep", "longest")
     assert (wrong.status, "must be the last rule" in wrong.err) == (2, True)
@@ -281,7 +271,7 @@ def test_a_run_that_can_not_complete_leaves_nothing() -> None:
         done = run_command("clean", "in", "-o", out, *more)
         assert (done.status, said in done.err) == (2, True)
     assert {path.name for path in Path().iterdir()} == {"in", "full", "empty"}
-    assert run_command("clean", "in", "-o", "empty").status == 0
+    run_command("clean", "in", "-o", "empty", status=0)
 
 
 def test_bad_records_are_kept_apart() -> None:
@@ -304,7 +294,7 @@ def test_what_is_near_another_corpus_goes_too() -> None:
         Path("a.jsonl"),
         [{"id": 1, "text": near + "!"}, {"id": 2, "text": other}, {"id": 3, "text": other}],
     )
-    assert run_command("index", "held.jsonl", "--db", "held.db").status == 0
+    run_command("index", "held.jsonl", "--db", "held.db", status=0)
     for number, against in enumerate(("held.jsonl", "held.db")):
         options = ["-o", f"out{number}", "--against", against, "-t", "0.6", "--json"]
         done = run_command("clean", "a.jsonl", *options)
@@ -326,7 +316,7 @@ def test_each_shard_is_compared_with_all_earlier_ones() -> None:
             [{"id": n, "text": every[n]} for n in range(60 * number, 60 * number + 60)],
         )
         options = ["-o", f"out{number}", "--against", "all.db", "--update", "--json"]
-        assert run_command("clean", f"{number}.jsonl", *options).status == 0
+        run_command("clean", f"{number}.jsonl", *options, status=0)
     kept = [
         json.loads(line)["id"]
         for n in range(3)

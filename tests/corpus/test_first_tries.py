@@ -46,8 +46,7 @@ def test_samples_show_where_they_differ() -> None:
 
 def test_items_can_have_their_text_in_another_field() -> None:
     command = ["decontaminate", "a.jsonl", "--against", "quiz.jsonl"]
-    missing = run_command(*command)
-    assert missing.status == 2
+    missing = run_command(*command, status=2)
     assert "quiz.jsonl: none of the first 2 records has the field 'text'" in missing.err
     assert "--against-field" in missing.err
     done = run_command(*command, "--against-field", "question", "-o", "out", "--json")
@@ -69,15 +68,14 @@ def test_near_duplicates_of_another_field() -> None:
     write_lines(Path("both.jsonl"), rows)
     both = esdedup.clean("a.jsonl", None, against="both.jsonl", against_field="question")
     assert (both.removed, both.against) == (2, 1)
-    refused = run_command("clean", "a.jsonl", "--against-field", "question")
-    assert (refused.status, "--against-field requires --against" in refused.err) == (2, True)
     with pytest.raises(esdedup.UsageError, match="`against_field` requires files"):
         esdedup.clean("a.jsonl", None, against="all.sketches", against_field="question")
 
 
 def test_an_interrupted_run_says_how_to_resume() -> None:
-    ended = run_command("clean", "a.jsonl", "-o", "out", surroundings=killed_at("Writing"))
-    assert ended.status == 130
+    ended = run_command(
+        "clean", "a.jsonl", "-o", "out", surroundings=killed_at("Writing"), status=130
+    )
     assert "Run the same command again to resume" in ended.err
     resumed = run_command("clean", "a.jsonl", "-o", "out", "--json")
     assert (resumed.status, resumed.json[0]["kept"]) == (0, 3)
@@ -88,9 +86,8 @@ def test_an_interrupted_run_says_how_to_resume() -> None:
 def test_pairs_go_to_standard_output() -> None:
     rows = [{"id": str(n), "text": words(n // 3)} for n in range(12)]
     write_lines(Path("p.jsonl"), [{**row, "text": f"{row['text']} {row['id']}"} for row in rows])
-    everything = run_command("pairs", "p.jsonl", "-t", "0.3", "-o", "-")
-    assert everything.status == 0
-    assert run_command("pairs", "p.jsonl", "-t", "0.3", "-o", "p.pairs.jsonl").status == 0
+    everything = run_command("pairs", "p.jsonl", "-t", "0.3", "-o", "-", status=0)
+    run_command("pairs", "p.jsonl", "-t", "0.3", "-o", "p.pairs.jsonl", status=0)
     lines = Path("p.pairs.jsonl").read_text().splitlines()
     assert [*map(json.loads, lines)] == everything.json
     for options in (["-o", "-"], ["--json"]):

@@ -11,6 +11,7 @@ import esdedup
 from esdedup.records.files import BadRecord
 from tests.corpus.test_dedup_files import shards
 from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.indices import open_index
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -21,7 +22,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_files_are_those_of_the_command() -> None:
     shards()
-    assert run_command("clean", "in", "-o", "whole", "-t", "0.7", "--keep", "longest").status == 0
+    run_command("clean", "in", "-o", "whole", "-t", "0.7", "--keep", "longest", status=0)
     steps = list[tuple[str, int, int]]()
     report = esdedup.clean(
         Path("in"),
@@ -45,8 +46,7 @@ def test_files_are_those_of_the_command() -> None:
 def test_new_files_are_compared_with_old_ones() -> None:
     write_lines(Path("old.jsonl"), [{"text": words(n)} for n in range(9)])
     write_lines(Path("new.jsonl"), [{"text": words(n)} for n in range(5, 20)])
-    with esdedup.open("old.db") as index:
-        index.add({"text": words(n)} for n in range(9))
+    with open_index("old.db", ({"text": words(n)} for n in range(9))) as index:
         compared: list[str | esdedup.Index] = ["old.jsonl", "old.db", index]
         for number, against in enumerate(compared):
             report = esdedup.clean("new.jsonl", f"out{number}", against=against)

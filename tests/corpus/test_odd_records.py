@@ -20,7 +20,8 @@ from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource
 from esdedup.records.files import chunks_of_file
 from esdedup.runs.run import Run
-from tests.helpers.commands import run_command
+from tests.helpers.commands import read_lines, run_command
+from tests.helpers.indices import open_index
 from tests.helpers.packages import imported
 
 TEXTS = [
@@ -57,14 +58,12 @@ def ids_of(pairs: Any) -> Found:
 
 
 def of_add(rows: list[Row]) -> Found:
-    with esdedup.open(":memory:") as index:
-        index.add(rows)
+    with open_index(":memory:", rows) as index:
         return ids_of(index.pairs(threshold=0.8))
 
 
 def of_index(path: str) -> Found:
-    with esdedup.open(":memory:") as index:
-        index.create()
+    with open_index(":memory:") as index:
         index.ingest(chunks_of_file(path), lambda bad: None)
         return ids_of(index.pairs(threshold=0.8))
 
@@ -203,9 +202,8 @@ def test_commands_that_need_ids_reject_odd_ones() -> None:
     lines = [line % json.dumps(TEXTS[0]) for line in ODD_LINES]
     Path("a.jsonl").write_text("\n".join(lines), "utf-8")
     for command in ("index", "pairs"):
-        done = run_command(command, "a.jsonl", "--dead-letter", f"{command}.jsonl")
-        assert done.status == 1
-        letters = [json.loads(line) for line in Path(f"{command}.jsonl").read_text().splitlines()]
+        run_command(command, "a.jsonl", "--dead-letter", f"{command}.jsonl", status=1)
+        letters = read_lines(f"{command}.jsonl")
         # Null ids are places, and the digits of a whole number are an id.
         assert [each["line"] for each in letters] == [1, 2, 4, 6, 7, 8, 9, 10, 11]
         assert [each["record"] for each in letters][5:] == lines[7:]
@@ -218,8 +216,7 @@ def test_masking_changes_the_text_that_was_compared() -> None:
     )
     run = ["decontaminate", "a.jsonl", "-o", "out", "--against", "items.jsonl"]
     Path("items.jsonl").write_text(json.dumps({"text": item}) + "\n", "utf-8")
-    done = run_command(*run, "--mask", "--json")
-    assert done.status == 0, done.err
+    run_command(*run, "--mask", "--json", status=0)
     assert Path("out/a.jsonl").read_text("utf-8") == (
         '{"text": "not this", "text": "Before. After it.", "n": NaN}\n'
     )

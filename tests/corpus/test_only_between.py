@@ -10,7 +10,8 @@ import pytest
 import esdedup
 from esdedup import UsageError
 from esdedup.results import SimilarPairs
-from tests.helpers.commands import run_command, write_lines
+from tests.helpers.commands import read_lines, run_command, write_lines
+from tests.helpers.indices import open_index
 from tests.helpers.scoped_documents import corpus, similarities
 
 THRESHOLD = 0.6
@@ -46,8 +47,9 @@ def test_only_what_is_near_the_other_set_is_removed(method: Any) -> None:
     write_lines(Path("old.jsonl"), OLD)
     write_lines(Path("new.jsonl"), NEW)
     options = ["-t", str(THRESHOLD), "--method", method, "--against", "old.jsonl"]
-    run = run_command("clean", "new.jsonl", *options, "--only-between", "-o", "out", "--json")
-    assert run.status == 0, run.err
+    run = run_command(
+        "clean", "new.jsonl", *options, "--only-between", "-o", "out", "--json", status=0
+    )
     assert run.json[0]["removed"] == run.json[0]["against"] == len(expected)
     texts = [json.loads(line)["id"] for line in Path("out/new.jsonl").read_text().splitlines()]
     assert texts == [NEW[row]["id"] for row in range(len(NEW)) if row not in expected]
@@ -72,8 +74,7 @@ def test_an_update_adds_what_stays() -> None:
     write_lines(Path("new.jsonl"), NEW)
     esdedup.clean("old.jsonl", "kept", against="all.sketches", update=True)
     options = ["--against", "all.sketches", "--update", "--only-between", "--json"]
-    run = run_command("clean", "new.jsonl", *options, "-o", "out")
-    assert run.status == 0, run.err
+    run_command("clean", "new.jsonl", *options, "-o", "out", status=0)
     report = esdedup.clean("new.jsonl", "again", against="all.sketches", only_between=True)
     assert report.removed == len(NEW) == report.against
 
@@ -158,8 +159,7 @@ def test_pairs_of_files_have_the_ids_of_both_sets(folder: Path) -> None:
     write_lines(Path("new.jsonl"), [{"id": "0", "text": "replaced"}, *new])
     write_lines(Path("old.jsonl"), [{"id": "1", "text": "replaced"}, *old])
     options = ["pairs", "new.jsonl", "--against", "old.jsonl", "-t", str(THRESHOLD)]
-    run = run_command(*options, "--only-between", "--json")
-    assert run.status == 0, run.err
+    run = run_command(*options, "--only-between", "--json", status=0)
     assert "2 records have the id of an earlier record, and replaced it: first '1'" in run.err
     listed = {
         (row_in("new.jsonl", line["left"]), row_in("old.jsonl", line["right"])) for line in run.json
@@ -170,7 +170,7 @@ def test_pairs_of_files_have_the_ids_of_both_sets(folder: Path) -> None:
     assert NEW[row_in("new.jsonl", run.json[0]["left"])]["text"][:20] in table
     assert OLD[row_in("old.jsonl", run.json[0]["right"])]["text"][:20] in table
     both = run_command(*options, "-o", "pairs.jsonl", "--json")
-    lines = [json.loads(line) for line in Path("pairs.jsonl").read_text().splitlines()]
+    lines = read_lines("pairs.jsonl")
     assert both.json[0]["pairs"] == len(lines)
     assert {
         (row_in("new.jsonl", line["left"]), row_in("old.jsonl", line["right"]))
@@ -201,8 +201,7 @@ def test_fields_are_shown_beside_pairs(folder: Path) -> None:
         assert cell in table
     (pair,) = esdedup.pairs(records, id="id", source=["label", "by.name"])
     assert [pair.left_source, pair.right_source] == sources
-    with esdedup.open("in.db") as index:
-        index.add(records)
+    with open_index("in.db", records) as index:
         (pair,) = index.pairs(source=["label", "by.name"])
         assert [pair.left_source, pair.right_source] == sources
     of_index = run_command("pairs", "--db", "in.db", *fields, "--json")
@@ -218,18 +217,9 @@ def test_fields_are_shown_beside_pairs(folder: Path) -> None:
     )
 
 
-def test_pairs_of_two_sets_require_files() -> None:
-    write_lines(Path("in.jsonl"), NEW)
+def test_pairs_of_two_sets_require_the_other_set() -> None:
     with pytest.raises(UsageError, match="`only_between` requires `against`"):
         esdedup.pairs(NEW, only_between=True)
-    for options, reason in (
-        (["in.jsonl", "--only-between"], "--only-between requires --against"),
-        (["--against", "in.jsonl"], "--against requires FILES"),
-        (["in.jsonl", "--against", "in.jsonl"], "it is named in --against too"),
-        (["in.jsonl", "--against", "a.db"], "pairs of files are compared with files only"),
-    ):
-        run = run_command("pairs", *options)
-        assert (run.status, reason in run.err) == (2, True), run.err
 
 
 def test_it_requires_what_to_compare_with() -> None:
@@ -242,11 +232,3 @@ def test_it_requires_what_to_compare_with() -> None:
         esdedup.dedup(NEW, against=OLD, only_between=True, contained=0.8)
     with pytest.raises(UsageError, match="can't be combined with `unit`"):
         esdedup.clean("new.jsonl", None, unit="line", only_between=True)
-    for options, reason in (
-        ([], "--only-between requires --against"),
-        (["--unit", "line"], "--only-between requires --against"),
-        (["--against", "new.jsonl", "--engine", "spark"], "--only-between can't be combined with"),
-    ):
-        run = run_command("clean", "new.jsonl", "--only-between", *options)
-        assert run.status == 2
-        assert reason in run.err

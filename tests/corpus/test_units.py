@@ -81,30 +81,16 @@ def test_each_unit_stays_where_it_is_first(unit: str, least: int, ending: str) -
     assert report["memory"] == 16 * report["different"]
 
 
-def test_what_loses_nothing_stays_as_it_came_and_the_rest_is_refused() -> None:
+def test_what_loses_nothing_stays_as_it_came() -> None:
     write_lines(Path("a.jsonl"), [{"text": "one line"}, "no JSON", {"n": 1}, {"text": ""}])
     done = run_command("clean", "a.jsonl", "-o", "out", "--unit", "line", "--json")
     assert (done.status, done.json[0]["failed"]) == (1, 2)
     before = Path("a.jsonl").read_bytes().splitlines()
     assert Path("out/a.jsonl").read_bytes().splitlines() == [before[0], before[3]]
-    Path("a.csv").write_text("text\nx\n", "utf-8")
-    for file, options, said in (
-        ("a.csv", ["-o", "x"], "--unit requires JSON lines"),
-        ("a.jsonl", ["-o", "-"], "a folder to write to"),
-        ("a.jsonl", ["-o", "x", "--text-field", "none"], "name the field of the text"),
-        ("a.jsonl", ["-o", "x", "--text-field", "n", "--text-field", "m"], "one --text-field"),
-        ("a.jsonl", ["-o", "x", "--exact"], "--exact can't be combined with --unit"),
-        ("a.jsonl", ["-o", "out"], "out exists"),
-    ):
-        refused = run_command("clean", file, *options, "--unit", "line")
-        assert (refused.status, said in refused.err) == (2, True), refused.err
-    assert not Path("x").exists()
     Path("pages").mkdir()
     for name, text in (("a.txt", "same line\nown a\n"), ("b.txt", "same line\nown b\n")):
         Path("pages", name).write_text(text, "utf-8")
-    assert (
-        run_command("clean", "pages", "-o", "y", "--format", "file", "--unit", "line").status == 0
-    )
+    run_command("clean", "pages", "-o", "y", "--format", "file", "--unit", "line", status=0)
     assert Path("y/b.txt").read_text("utf-8") == "own b\n"
 
 
@@ -118,7 +104,7 @@ def test_a_run_that_is_killed_resumes() -> None:
 
     # After the first file is written.
     killed = killed_at("Writing")
-    assert run_command(*command, "-o", "out", surroundings=killed).status == 130
+    run_command(*command, "-o", "out", surroundings=killed, status=130)
     assert {file.name for file in Path("out").iterdir()} == {"0.jsonl"}
     other = run_command(*command, "-o", "out", "--encoding", "latin-1")
     assert (other.status, "unfinished run with another encoding" in other.err) == (2, True)

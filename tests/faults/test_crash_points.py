@@ -7,7 +7,7 @@ import pytest
 
 import esdedup
 from tests.faults.test_faults import assert_whole
-from tests.helpers.commands import call, esdedup_command, fill, run_command, words, write_lines
+from tests.helpers.commands import call, esdedup_command, fill, words, write_lines
 from tests.helpers.crashes import crash_everywhere
 from tests.helpers.places import STORES, Place
 from tests.helpers.small_pages import SMALL_PAGES
@@ -22,13 +22,6 @@ def folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(*each)
     write_lines(folder / "documents.jsonl", DOCUMENTS)
     return folder
-
-
-def run(place: Place, *arguments: str) -> dict[str, Any]:
-    where = "--db" if isinstance(place.target, Path) else "--url"
-    done = run_command(*arguments, where, str(place.target), "--index", place.index)
-    assert done.status == 0, done.err
-    return done.json[-1]
 
 
 def stored(place: Place) -> dict[str, Any]:
@@ -48,8 +41,8 @@ def stored(place: Place) -> dict[str, Any]:
 def test_indexing_and_grouping(place: Place, folder: Path) -> None:
     whole = Place(folder / "whole.db", place.index)
     for arguments in (["index", "documents.jsonl"], ["group", "--method", "leader"]):
-        run(whole, *arguments)
-        crashes = crash_everywhere(lambda arguments=arguments: run(place, *arguments))  # type: ignore[misc]
+        whole.run(*arguments, status=0)
+        crashes = crash_everywhere(lambda arguments=arguments: place.run(*arguments, status=0))  # type: ignore[misc]
         assert crashes > 3
         assert stored(place) == stored(whole)
     assert [path.name for path in folder.iterdir() if path.is_dir()] == []
@@ -61,7 +54,7 @@ def test_a_backfill(url: str, name: str) -> None:
     bare = {f"d{n}": {"text": words(n, 12), "n": n} for n in range(600)}
     call(url, "PUT", f"/{name}", {"settings": {"number_of_replicas": 0}})
     fill(url, name, bare)
-    assert esdedup_command(url, "attach", "-i", name).status == 0
-    assert crash_everywhere(lambda: run(place, "backfill")) > 3
+    esdedup_command(url, "attach", "-i", name, status=0)
+    assert crash_everywhere(lambda: place.run("backfill", status=0)) > 3
     assert_whole(url, name, bare)
-    assert run(place, "backfill", "--stale")["written"] == 0
+    assert place.run("backfill", "--stale", status=0).json[-1]["written"] == 0

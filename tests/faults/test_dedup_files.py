@@ -51,7 +51,7 @@ def size_of(*folders: Path) -> int:
 
 def test_killed_runs_resume(request: pytest.FixtureRequest) -> None:
     size, kills = shards(), 20 if request.config.getoption("--all") else 5
-    assert run_command("clean", "in", "-o", "whole").status == 0
+    run_command("clean", "in", "-o", "whole", status=0)
     whole, before, killed = contents(Path("whole")), contents(Path("in")), 0
     out, work = Path("out"), Path("out.work")
     for number in range(kills):
@@ -70,7 +70,7 @@ def test_killed_runs_resume(request: pytest.FixtureRequest) -> None:
         if number % 4 == 3 or process.returncode == 0:
             shutil.rmtree(out, ignore_errors=True)
             shutil.rmtree(work, ignore_errors=True)
-    assert run_command("clean", "in", "-o", "out").status == 0
+    run_command("clean", "in", "-o", "out", status=0)
     assert contents(out) == whole
     assert contents(Path("in")) == before
     assert not work.exists()
@@ -91,19 +91,17 @@ def small_disk() -> Iterator[Path]:
 
 def test_a_disk_that_runs_full_loses_nothing(small_disk: Path) -> None:
     assert shards() > 3 << 20
-    assert run_command("clean", "in", "-o", "whole").status == 0
+    run_command("clean", "in", "-o", "whole", status=0)
     whole, before, out = contents(Path("whole")), contents(Path("in")), small_disk / "out"
     options = ["clean", "in", "-o", str(out), "--work", "work"]
-    failed = run_command(*options)
-    assert failed.status == 1
+    failed = run_command(*options, status=1)
     assert "No space left on device" in failed.err
     made = contents(out)
     assert 0 < len(made) < len(whole)
     assert all(whole[name] == raw for name, raw in made.items())
     assert contents(Path("in")) == before
     subprocess.run(["mount", "-o", "remount,size=32m", small_disk], check=True)
-    done = run_command(*options)
-    assert done.status == 0, done.err
+    run_command(*options, status=0)
     assert contents(out) == whole
     assert not Path("work").exists()
 
@@ -131,7 +129,7 @@ def test_a_damaged_shard_in_the_middle_is_named_and_can_be_mended(kind: str, dam
         lines = [json.dumps({"id": f"{number}-{n}", "text": text})
                  for n, text in enumerate(every[first : first + 400])]  # fmt: skip
         Path(f"in/{number}.{kind}").write_bytes(packed(lines, kind))
-    assert run_command("clean", "in", "-o", "whole").status == 0
+    run_command("clean", "in", "-o", "whole", status=0)
     whole, shard = contents(Path("whole")), Path(f"in/1.{kind}")
     raw = shard.read_bytes()
     half = len(raw) // 2
@@ -158,8 +156,7 @@ def test_shards_of_another_encoding_are_named_and_kept_apart() -> None:
              enumerate(texts)]  # fmt: skip
     Path("in/a.jsonl").write_bytes(("\n".join([*lines[:20], lines[3]]) + "\n").encode())
     Path("in/b.jsonl").write_bytes(("\n".join(lines[20:]) + "\n").encode("gb18030"))
-    done = run_command("clean", "in", "-o", "out", "--exact", "--json")
-    assert done.status == 1
+    done = run_command("clean", "in", "-o", "out", "--exact", "--json", status=1)
     assert "in/b.jsonl:1: " in done.err
     assert "20 records skipped: see clean.dead-letter.jsonl" in done.err
     counts = done.json[0]
@@ -170,6 +167,5 @@ def test_shards_of_another_encoding_are_named_and_kept_apart() -> None:
     # Each encoding in a run of its own.
     Path("of-b").mkdir()
     shutil.move("in/b.jsonl", "of-b/b.jsonl")
-    again = run_command("clean", "of-b", "-o", "out-b", "--exact", "--encoding", "gb18030")
-    assert again.status == 0
+    run_command("clean", "of-b", "-o", "out-b", "--exact", "--encoding", "gb18030", status=0)
     assert Path("out-b/b.jsonl").read_bytes() == Path("of-b/b.jsonl").read_bytes()

@@ -20,6 +20,7 @@ from esdedup.runs.run import Run, ShareSizes
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.jaccard import jaccard
 from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.indices import fill_index, open_index
 from tests.helpers.reference import groups_of_edges
 from tests.helpers.wrapped import wrapped
 
@@ -96,8 +97,7 @@ def pairs(texts: dict[str, str]) -> dict[tuple[str, str], float]:
 @pytest.fixture(scope="module")
 def stored(texts: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("clusters") / "a.db"
-    with esdedup.open(file) as index:
-        index.add([{"id": id, "text": text} for id, text in texts.items()])
+    fill_index(file, texts)
     return file
 
 
@@ -156,8 +156,7 @@ def test_groups_by_hamming_distance(
 def test_equal_texts_are_one_row_also_those_without_words(tmp_path: Path) -> None:
     equal = [{"id": f"e{number}", "text": "同样的文字，同样的文字 Same"} for number in range(3_000)]
     empty = [{"id": f"x{number}", "text": text} for number, text in enumerate(["", "", "!", "!"])]
-    with esdedup.open(tmp_path / "a.db") as index:
-        index.add([*equal, *empty])
+    with open_index(tmp_path / "a.db", [*equal, *empty]) as index:
         every: list[dict[str, Any]] = [
             {}, {"method": "components"}, {"sketch": "simhash"}, {"exact": True}
         ]  # fmt: skip
@@ -171,8 +170,11 @@ def test_equal_texts_are_one_row_also_those_without_words(tmp_path: Path) -> Non
 
 
 def test_exact_groups_with_fingerprints_alone(tmp_path: Path) -> None:
-    with esdedup.open(tmp_path / "a.db", scheme=esdedup.Scheme([esdedup.SimHash()])) as index:
-        index.add([{"id": f"{n}", "text": text} for n, text in enumerate(["同", "同", "", ""])])
+    with open_index(
+        tmp_path / "a.db",
+        [{"id": f"{n}", "text": text} for n, text in enumerate(["同", "同", "", ""])],
+        scheme=esdedup.Scheme([esdedup.SimHash()]),
+    ) as index:
         (group,) = index.groups(exact=True)
     assert (group.representative, [each.id for each in group.members]) == ("0", ["1"])
 
@@ -180,8 +182,9 @@ def test_exact_groups_with_fingerprints_alone(tmp_path: Path) -> None:
 def test_a_bucket_that_is_cut_short_is_told_and_still_joined(tmp_path: Path) -> None:
     base = words(3, 200).split()
     texts = [" ".join([*base[:at], f"v{at}", *base[at + 1 :]]) for at in range(150)]
-    with esdedup.open(tmp_path / "a.db") as index:
-        index.add([{"id": str(at), "text": text} for at, text in enumerate(texts)])
+    with open_index(
+        tmp_path / "a.db", [{"id": str(at), "text": text} for at, text in enumerate(texts)]
+    ) as index:
         (group,) = index.groups(method="components", max_per_bucket=5)
         assert len(group.members) == 149
         cut = index.groups(method="components", max_per_bucket=5).capped
@@ -207,9 +210,7 @@ def opened(target: list[str]) -> esdedup.Index:
 
 
 def run(target: list[str], *arguments: str) -> dict[str, Any]:
-    done = run_command(*arguments, *target)
-    assert done.status == 0, done.err
-    return done.json[-1]
+    return run_command(*arguments, *target, status=0).json[-1]
 
 
 def marks(target: list[str]) -> dict[str, tuple[Any, ...]]:
@@ -363,28 +364,6 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
     assert np.array_equal(found.value, plain.value, equal_nan=True)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ("--sketch simhash --threshold 0.8", "--threshold can't be combined with --sketch simhash"),
-        ("--distance 3", "so use a threshold, or another sketch"),
-        ("--threshold 0", "similarity above 0"),
-        ("--exact --threshold 0.5", "--exact can't be combined with"),
-        ("--exact --sketch simhash", "--exact can't be combined with"),
-        ("--exact --split-templates", "--split-templates can't be combined with"),
-        ("--split-templates --sketch simhash", "--split-templates can't be combined with"),
-        ("--keep oldest:day", "oldest:day: no document has a time"),
-        ("--keep last:day", "last:day: no document has a number or a text"),
-        *((f"--keep {rule}", "newest:FIELD") for rule in ("newest", "longest:n", "first:", "best")),
-    ],
-)
-def test_wrong_options(options: str, said: str, tmp_path: Path) -> None:
-    target = ["--db", str(tmp_path / "a.db")]
-    add(target, planted(2))
-    ran = run_command("group", *options.split(), *target)
-    assert (ran.status, said in ran.err) == (2, True), ran.err
-
-
 @pytest.mark.parametrize("sketch", ["minhash", "simhash"])
 def test_pairs_list_equal_texts_once(sketch: str, tmp_path: Path) -> None:
     kinds = [
@@ -395,8 +374,7 @@ def test_pairs_list_equal_texts_once(sketch: str, tmp_path: Path) -> None:
         "",
     ]
     made = [{"id": f"{number:02}", "text": kinds[number % 5]} for number in range(50)]
-    with esdedup.open(tmp_path / "a.db") as index:
-        index.add(made)
+    with open_index(tmp_path / "a.db", made) as index:
         distance = 16 if sketch == "simhash" else None
         found = index.pairs(sketch=sketch, distance=distance, max_per_bucket=3)
         pairs = {(pair.left, pair.right): pair for pair in found}

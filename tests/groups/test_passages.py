@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import esdedup
 from esdedup import MinHash, Passages, Scheme
 from tests.helpers.commands import run_command, write_lines
+from tests.helpers.indices import open_index
 from tests.helpers.places import Place
 
 WORDS = 6
@@ -127,8 +128,7 @@ def test_records_of_files_that_are_removed_are_held(
     (folder / "scheme.json").write_text(json.dumps(ALONE.to_json()))
     options = ["--scheme", f"{folder}/scheme.json", "--cover", str(COVER), "--keep", keep]
     options += ["--method", method, "--against", f"{folder}/known.jsonl"]
-    run = run_command("clean", f"{folder}/a.jsonl", "-o", f"{folder}/out", *options)
-    assert run.status == 0, run.err
+    run = run_command("clean", f"{folder}/a.jsonl", "-o", f"{folder}/out", *options, status=0)
     listed = f"{folder}/out/_removed.jsonl.zst"
     with zstandard.open(listed, "rt") as file:
         removed = [json.loads(line) for line in file]
@@ -149,8 +149,11 @@ def test_documents_that_are_removed_are_held(place: Place, keep: str) -> None:
     texts = {f"d{n:03}": text for n, text in enumerate(texts_by(random.Random(keep), 150))}
     days = dict(zip(texts, random.Random(keep).sample(range(1000), len(texts)), strict=True))
     options: Any = {"sketch": "passages", "cover": COVER, "keep": keep}
-    with esdedup.open(place.target, place.index, scheme=SCHEME) as index:
-        index.add({"id": id, "text": text, "day": days[id]} for id, text in texts.items())
+    with open_index(
+        place,
+        ({"id": id, "text": text, "day": days[id]} for id, text in texts.items()),
+        scheme=SCHEME,
+    ) as index:
         groups = index.groups(**options)
         assert check(of_groups(groups, texts)) > 20
         heads = {member.id: group.representative for group in groups for member in group.members}
@@ -206,8 +209,7 @@ def test_the_most_words_count_by_any_measure(rule: str) -> None:
         {"id": "b", "text": f"{common} and"},
         {"id": "c", "text": common},
     ]
-    with esdedup.open("x.db") as index:
-        index.add(documents)
+    with open_index("x.db", documents) as index:
         groups = index.groups(threshold=0.9, keep=rule)
         assert groups.basis.read == "tokens"
     head = {"most-words": "b", "longest": "a"}[rule]

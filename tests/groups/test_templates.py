@@ -9,6 +9,7 @@ import esdedup
 from benchmarks.lib import families
 from benchmarks.own.templates import grouped, indexed, scored
 from tests.helpers.commands import run_command
+from tests.helpers.indices import fill_index
 from tests.helpers.places import Place, local
 
 LETTER = (
@@ -44,17 +45,9 @@ def copies(count: int = 24) -> list[dict[str, str]]:
     return [{"id": f"c{row}", "text": text} for row, text in enumerate(texts)]
 
 
-def fill(place: Place, documents: list[dict[str, str]]) -> list[str]:
-    """The options that name the index."""
-    with esdedup.open(place.target, place.index) as index:
-        index.create()
-        index.add(documents)
-    return place.options
-
-
 @pytest.mark.on_every_server
 def test_templates_are_split_and_copies_found(place: Place) -> None:
-    target = fill(place, letters())
+    fill_index(place, letters())
     with esdedup.open(place.target, place.index) as index:
         (whole,) = index.groups(**SETTING)
         split = [*index.groups(**SETTING, split_templates=True)]
@@ -63,26 +56,26 @@ def test_templates_are_split_and_copies_found(place: Place) -> None:
     assert found == {"0": ["24"], "5": ["25"]}
     assert [group.members[0].similarity for group in split] == [pytest.approx(0.93, abs=0.03), 1.0]
     options = ["--method", "components", "-t", "0.6", "--split-templates"]
-    ran = run_command("dedup", *options, *target)
+    ran = run_command("dedup", *options, *place.options)
     assert [line["duplicates"][0]["id"] for line in ran.json] == ["24", "25"]
     assert "template" not in ran.err
 
 
 @local
 def test_a_large_group_of_copies_stays_whole_and_is_not_warned_of(place: Place) -> None:
-    target = fill(place, copies())
+    fill_index(place, copies())
     with esdedup.open(place.target, place.index) as index:
         (whole,), (split,) = index.groups(**SETTING), index.groups(**SETTING, split_templates=True)
         assert len(whole.members) == len(split.members) == 23
-    ran = run_command("report", "-o", "page.html", *target)
+    ran = run_command("report", "-o", "page.html", *place.options)
     assert ran.json[0]["largest"][0]["template"] is None
-    assert "template" not in ran.err + run_command("dedup", *target).err
+    assert "template" not in ran.err + run_command("dedup", *place.options).err
 
 
 @pytest.mark.on_every_server
 def test_report_and_dedup_warn_of_templates(place: Place) -> None:
-    target = fill(place, letters())
-    options = ["--method", "components", "-t", "0.6", *target]
+    fill_index(place, letters())
+    options = ["--method", "components", "-t", "0.6", *place.options]
     ran = run_command("report", "-o", "page.html", *options)
     (line,) = ran.json
     (group,) = line["largest"]

@@ -1,6 +1,5 @@
 """The newest copy stays, however the times are written."""
 
-import json
 import random
 import re
 from datetime import UTC, datetime, timedelta, timezone
@@ -13,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
-from tests.helpers.commands import call, esdedup_command, fill, run_command, write_lines
+from tests.helpers.commands import call, fill, read_lines, run_command, write_lines
+from tests.helpers.indices import attach_index, open_index
 from tests.helpers.places import Place, clusters
 
 TEXT = "the council of the town agreed that the old bridge will be repaired before the winter"
@@ -45,8 +45,7 @@ def test_values_are_compared_by_what_they_mean(rule: str, values: list[Any], sta
     result = esdedup.dedup(records, keep=f"{rule}:d")
     assert result.kept == [records[stays]]
     assert result.groups.grouping.to_json()["keep"] == f"{rule}:d"
-    with esdedup.open(":memory:") as index:
-        index.add(records)
+    with open_index(":memory:", records) as index:
         (group,) = index.groups(keep=f"{rule}:d")
         assert group.representative == str(stays)
 
@@ -85,10 +84,11 @@ def test_times_of_two_kinds_are_refused(values: list[Any], message: str) -> None
     records = [{"id": str(number), "text": TEXT, "d": value} for number, value in enumerate(values)]
     with pytest.raises(esdedup.UsageError, match=re.escape(message)):
         esdedup.dedup(records, keep="newest:d")
-    with esdedup.open("x.db") as index:
-        index.add(records)
-        with pytest.raises(esdedup.UsageError, match=re.escape(message)):
-            index.groups(keep="newest:d")
+    with (
+        open_index("x.db", records) as index,
+        pytest.raises(esdedup.UsageError, match=re.escape(message)),
+    ):
+        index.groups(keep="newest:d")
 
 
 def test_zero_is_of_every_unit() -> None:
@@ -108,9 +108,9 @@ def test_values_that_are_no_time_are_named_before_anything_is_removed(folder: Pa
     run = run_command("clean", "r.jsonl", "-o", "out", "--keep", "newest:d")
     assert (run.status, warning in run.err) == (0, True), run.err
     assert run.json[0]["unordered"] == unordered
-    lines = [json.loads(line) for line in (folder / "out/r.jsonl").read_text().splitlines()]
+    lines = read_lines(folder / "out/r.jsonl")
     assert lines == records[:1]
-    assert run_command("index", "r.jsonl").status == 0
+    run_command("index", "r.jsonl", status=0)
     for command in ("group", "report", "dedup"):
         ran = run_command(command, "--keep", "newest:d", "--json")
         assert (ran.status, warning in ran.err) == (0, True), ran.err
@@ -144,8 +144,7 @@ def test_a_date_is_compared_as_the_server_sees_it(place: Place) -> None:
         for id, (d, custom, fine) in times.items()
     }
     fill(url, name, {**documents, "none": {"text": TEXT}})
-    assert esdedup_command(url, "attach", "--index", name, "--text-field", "text").status == 0
-    assert esdedup_command(url, "backfill", "--index", name).status == 0
+    attach_index(url, name, "--text-field", "text")
     with esdedup.open(place.target, name) as index:
         for rule, stays in (
             ("newest:d", "utc"), ("oldest:d", "epoch"), ("newest:own", "epoch"),

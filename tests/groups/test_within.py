@@ -14,6 +14,7 @@ import esdedup
 from esdedup import SimHash, UsageError
 from esdedup.sketch.within import Within
 from tests.helpers.commands import run_command, write_lines
+from tests.helpers.indices import open_index
 from tests.helpers.places import Place
 from tests.helpers.scoped_documents import (
     SCOPES,
@@ -126,8 +127,7 @@ def test_dedup_keeps_copies_of_other_scopes() -> None:
 @pytest.mark.parametrize("within", SCOPES, ids=" ".join)
 def test_an_index_has_the_groups_of_its_records(place: Place, within: tuple[str, ...]) -> None:
     documents = one_type_a_field(corpus(300))
-    with esdedup.open(place.target, place.index) as index:
-        index.add(documents)
+    with open_index(place, documents) as index:
         groups = index.groups(threshold=THRESHOLD, within=within)
         assert of_groups(groups) == leaders(documents, within)
         pairs = index.pairs(threshold=THRESHOLD, within=within)
@@ -153,8 +153,7 @@ def test_5000_documents_are_those_of_brute_force(place: Place, within: tuple[str
     assert pairs <= similar.keys()
     assert all(in_scope(documents[left], documents[right], within) for left, right in pairs)
     assert joined.keys() <= {row for pair in pairs for row in pair}
-    with esdedup.open(place.target, place.index) as index:
-        index.add(documents)
+    with open_index(place, documents) as index:
         assert of_groups(index.groups(**settings)) == led
         assert of_groups(index.groups(**chained)) == joined
         assert of_pairs(index.pairs(**settings)) == pairs
@@ -171,8 +170,7 @@ def test_clean_removes_duplicates_of_one_scope_only(folder: Path) -> None:
     write_lines(folder / "feed.jsonl", documents)
     within = ("source", "date:3d")
     scope = [option for field in within for option in ("--within", field)]
-    ran = run_command("clean", "feed.jsonl", "-o", "out", "-t", str(THRESHOLD), *scope)
-    assert ran.status == 0, ran.err
+    run_command("clean", "feed.jsonl", "-o", "out", "-t", str(THRESHOLD), *scope, status=0)
     rows = {row["id"] for row in read_lines(folder / "out" / "feed.jsonl")}
     removed = {str(row) for row in leaders(documents, within)}
     assert rows == {document["id"] for document in documents} - removed
@@ -213,4 +211,4 @@ def test_a_scope_is_written_as_it_is_parsed() -> None:
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    yield from map(json.loads, path.read_text().splitlines())
+    yield from read_lines(path)

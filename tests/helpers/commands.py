@@ -76,13 +76,14 @@ class Ran:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-def esdedup_command(url: str, *arguments: str) -> Ran:
-    """Run a command on a cluster in this process."""
-    return run_command(*arguments, "--url", url)
+def esdedup_command(url: str, *arguments: str, status: int | None = None) -> Ran:
+    """Run a command on a cluster in this process. status: that it must end with; None for any."""
+    return run_command(*arguments, "--url", url, status=status)
 
 
 def run_command(
     *arguments: str,
+    status: int | None = None,
     input: str | io.RawIOBase = "",
     environment: Mapping[str, str] | None = None,
     terminal: bool = False,
@@ -92,10 +93,11 @@ def run_command(
 ) -> Ran:
     """Run a command in this process, as if its input and output were pipes, or a terminal.
 
+    status: that it must end with, without a traceback; None for any.
     out: a file for its output, which is not read then. err: what its messages are written to.
     Settings of the process that the program changes are restored.
     """
-    status: Any = 0
+    exit_status: Any = 0
     raw = io.BytesIO(input.encode()) if isinstance(input, str) else io.BufferedReader(input)
     kept, err, given = io.StringIO(), err or io.StringIO(), io.TextIOWrapper(raw)
     kept.isatty = err.isatty = given.isatty = lambda: terminal  # type: ignore[method-assign]
@@ -110,8 +112,12 @@ def run_command(
         try:
             main(arguments, surroundings)
         except SystemExit as exit:
-            status = exit.code
-    return Ran(int(status or 0), kept.getvalue(), err.getvalue())
+            exit_status = exit.code
+    ran = Ran(int(exit_status or 0), kept.getvalue(), err.getvalue())
+    if status is not None:
+        assert ran.status == status, f"{' '.join(arguments)}: {ran.status}\n{ran.err}{ran.out}"
+        assert "Traceback" not in ran.err, ran.err
+    return ran
 
 
 @contextlib.contextmanager
@@ -130,6 +136,11 @@ def _process_settings_kept() -> Iterator[None]:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
         gc.set_threshold(*thresholds)
+
+
+def read_lines(path: str | Path) -> list[dict[str, Any]]:
+    """Return the records of a file of JSON lines."""
+    return [json.loads(line) for line in Path(path).read_text("utf-8").splitlines()]
 
 
 def write_lines(path: Path, records: list[Any]) -> None:

@@ -1,6 +1,6 @@
 """Stores for the tests that hold for all of them, and documents whose tokens are made by hand."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from esdedup.records.files import Record
 from esdedup.stores import Cluster, ClusterStore, LocalStore, Store
 from esdedup.stores.fields import text_of
 from esdedup.stores.mapping import IndexMeta
-from tests.helpers.commands import call
+from tests.helpers.commands import Ran, call, run_command
 
 META = IndexMeta(esdedup.Scheme())
 SCHEME = META.scheme.id
@@ -41,6 +41,10 @@ class Place:
             return LocalStore(self.target, self.index)
         connection = esdedup.Connection((self.target,), **options)
         return ClusterStore(Cluster(connection), self.index)
+
+    def run(self, *arguments: str, status: int | None = None, **options: Any) -> Ran:
+        """Run a command on the index. options: of `run_command`."""
+        return run_command(*arguments, *self.options, status=status, **options)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request; `path` begins after the name of the index."""
@@ -78,6 +82,15 @@ def write(store: Store, documents: Sequence[Document]) -> None:
     assert report.failures == []
     assert report.created + report.updated == len(documents)
     store.refresh()
+
+
+def write_records(
+    store: Store, records: Sequence[Mapping[str, Any]], meta: IndexMeta = META
+) -> None:
+    """Write records with the tokens of their texts, by their ids, into a store that is created."""
+    store.create(meta)
+    bare = [Document(str(record["id"]), dict(record)) for record in records]
+    write(store, with_tokens(bare, meta))
 
 
 def write_texts(store: Store, texts: Sequence[str], meta: IndexMeta = META) -> None:

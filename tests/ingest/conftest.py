@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 import esdedup
+from tests.helpers.indices import open_index
 from tests.helpers.places import Place
 
 
 @pytest.fixture
 def index(place: Place) -> Iterator[esdedup.Index]:
-    with esdedup.open(place.target, place.index) as index:
-        index.create()
+    with open_index(place) as index:
         yield index

@@ -24,9 +24,7 @@ def delimiter(folder: Path, request: pytest.FixtureRequest) -> str:
 
 def test_every_door_reads_it(delimiter: str) -> None:
     def run(*command: str) -> Ran:
-        ran = run_command(*command, "--delimiter", delimiter)
-        assert ran.status == 0, ran.err
-        return ran
+        return run_command(*command, "--delimiter", delimiter, status=0)
 
     lines = Path("news.csv").read_text("utf-8").splitlines(keepends=True)
     assert [(pair["left"], pair["right"]) for pair in run("pairs", "news.csv").json] == [("1", "2")]
@@ -63,8 +61,7 @@ def test_what_is_no_delimiter_is_rejected(folder: Path, mark: str) -> None:
 
 def test_a_missing_field_names_the_option(folder: Path) -> None:
     Path("news.csv").write_text("id;text\n1;a\n")
-    ran = run_command("pairs", "news.csv")
-    assert ran.status == 2
+    ran = run_command("pairs", "news.csv", status=2)
     assert "There are: id;text. The files may have another --delimiter than a comma" in ran.err
     ran = run_command("similar", "--db", "x.db", "--text", "a", "--delimiter", ";")
     assert (ran.status, "--delimiter requires --batch" in ran.err) == (2, True)

@@ -8,6 +8,7 @@ import pytest
 
 import esdedup
 from tests.helpers.commands import Ran, all_documents, call, esdedup_command, fill, write_lines
+from tests.helpers.indices import attach_index
 
 TEXT = "the council met on monday and voted for a new bridge over the river near town"
 OTHER = "a small bakery opens early in the morning and sells fresh bread to all its neighbours"
@@ -23,8 +24,7 @@ def generations(url: str, name: str) -> tuple[str, str]:
         aliases = {name: {"is_write_index": is_written}}
         call(url, "PUT", f"/{index}", {"mappings": mappings, "aliases": aliases})
     fill(url, first, {"1": {"text": TEXT}, "2": {"text": OTHER}})
-    assert esdedup_command(url, "attach", "-i", name, "--text-field", "text").status == 0
-    assert esdedup_command(url, "backfill", "-i", name).json[0]["written"] == 2
+    assert attach_index(url, name, "--text-field", "text") == 2
     return first, second
 
 

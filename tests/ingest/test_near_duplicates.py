@@ -18,6 +18,7 @@ from esdedup.records.files import BadRecord, ReadSizes, Record, chunks_of_record
 from esdedup.stores.changes import update
 from tests.helpers.arrivals import Marks, Texts, by_brute_force, family
 from tests.helpers.commands import words
+from tests.helpers.indices import open_index
 from tests.helpers.places import Place, clusters
 
 JACCARD = DuplicatePolicy("group", 0.6)
@@ -228,8 +229,10 @@ def test_ids_that_come_again_lose_no_text(
 ) -> None:
     """In one batch, each text stays that no stored document is similar to."""
     texts = [family(kind % 2 * 100 + kind // 2, kind // 2) for kind in range(10)]
-    with esdedup.open(tmp_path / f"{uuid.uuid4().hex}.db") as index:
-        index.add([{"id": f"d{id}", "text": texts[kind]} for id, kind in before])
+    with open_index(
+        tmp_path / f"{uuid.uuid4().hex}.db",
+        [{"id": f"d{id}", "text": texts[kind]} for id, kind in before],
+    ) as index:
         index.add(
             [{"id": f"d{id}", "text": texts[kind]} for id, kind in records], on_duplicate=action
         )

@@ -7,6 +7,7 @@ import pytest
 
 import esdedup
 from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.indices import fill_index
 from tests.helpers.places import Place, clusters
 
 pytestmark = [pytest.mark.on_every_server]
@@ -90,21 +91,19 @@ def test_skip_leaves_the_new_copy_out(index: esdedup.Index) -> None:
 def test_check_counts_them(place: Place, folder: Path) -> None:
     write_lines(folder / "a.jsonl", [{"id": f"d{n}", "text": words(n // 3)} for n in range(9)])
     index = ("index", str(folder / "a.jsonl"), *place.options, "--on-duplicate", "mark")
-    assert run_command(*index).status == 0
+    run_command(*index, status=0)
     place.call("POST", "/_refresh")
-    good = run_command("check", *place.options, "--json")
-    assert good.status == 0
+    good = run_command("check", *place.options, "--json", status=0)
     assert good.json[0]["original_gone"] == {"count": 0, "examples": []}
     for id in ("d0", "d3"):
         place.call("DELETE", f"/_doc/{id}?refresh=true")
-    checked = run_command("check", *place.options, "--json")
-    assert checked.status == 1
+    checked = run_command("check", *place.options, "--json", status=1)
     gone = checked.json[0]["original_gone"]
     assert gone["count"] == 4
     assert {*gone["examples"]} == {"d1", "d2", "d4", "d5"}
     assert f"esdedup group --index {place.index}" in checked.err
-    assert run_command("group", *place.options).status == 0
-    assert run_command("check", *place.options).status == 0
+    run_command("group", *place.options, status=0)
+    run_command("check", *place.options, status=0)
 
 
 @clusters
@@ -112,11 +111,10 @@ def test_an_original_in_another_index_of_the_alias_counts(place: Place) -> None:
     """A daily index, checked alone, has copies of documents of the day before."""
     names, url = [f"{place.index}-1", f"{place.index}-2"], str(place.target)
     for at, name in enumerate(names):
-        with esdedup.open(url, name) as index:
-            index.add([{"id": f"d{at}", "text": STORY}])
+        fill_index(Place(url, name), [{"id": f"d{at}", "text": STORY}])
     actions = [{"add": {"index": name, "alias": place.index}} for name in names]
     Place(url, "_aliases").call("POST", "", {"actions": actions})
-    assert run_command("group", *place.options).status == 0
+    run_command("group", *place.options, status=0)
     for name in (place.index, *names):
         checked = run_command("check", "--url", url, "--index", name, "--json")
         assert [one["original_gone"]["count"] for one in checked.json] == [0] * len(checked.json)

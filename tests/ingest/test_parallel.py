@@ -22,7 +22,8 @@ from esdedup.ingest.policies import PolicyAction
 from esdedup.records.files import BadRecord, ReadSizes, chunks_of_files
 from tests.helpers.arrivals import family
 from tests.helpers.commands import run_command, write_lines
-from tests.helpers.places import scanned
+from tests.helpers.indices import open_index
+from tests.helpers.places import Place, scanned
 from tests.helpers.processes import (
     CLI,
     await_documents,
@@ -51,8 +52,7 @@ def test_they_write_what_one_process_writes(action: PolicyAction, folder: Path) 
         letters: list[BadRecord] = []
         chunks = chunks_of_files(["some.jsonl"], sizes=ReadSizes(documents=50, bytes=6_000))
         settings = IngestSettings(workers=workers, on_duplicate=DuplicatePolicy(action))
-        with esdedup.open("esdedup.db", f"by-{workers}") as index:
-            index.create()
+        with open_index(Place(Path("esdedup.db"), f"by-{workers}")) as index:
             report = index.ingest(chunks, letters.append, settings)
             stored = scanned(index.store, "text", "esdedup")
             documents = {document.id: document.source for document in stored}

@@ -1,6 +1,5 @@
 """Records without an id: their places are ids, of any spelling, and never double an index."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,8 @@ import pytest
 
 import esdedup
 from esdedup import admin
-from tests.helpers.commands import fill, run_command, write_lines
+from tests.helpers.commands import fill, read_lines, run_command, write_lines
+from tests.helpers.indices import fill_index
 from tests.helpers.places import Place, clusters
 
 TICKETS = [
@@ -65,7 +65,7 @@ def test_an_index_of_another_program_is_not_doubled(place: Place, backfilled: bo
 @pytest.mark.on_every_server
 def test_an_attached_index_that_is_empty_gets_no_places(place: Place) -> None:
     place.call("PUT", "", {"mappings": {"properties": {"text": {"type": "text"}}}})
-    assert run_command("attach", *place.options, "--text-field", "text").status == 0
+    run_command("attach", *place.options, "--text-field", "text", status=0)
     command = ["index", "t.jsonl", *place.options, "--json"]
     refused = run_command(*command)
     assert (refused.status, refused.out) == (2, "")
@@ -84,7 +84,7 @@ def test_an_attached_index_that_is_empty_gets_no_places(place: Place) -> None:
 @clusters
 def test_an_attached_index_takes_places_that_are_asked_for(place: Place) -> None:
     place.call("PUT", "", {"mappings": {"properties": {"text": {"type": "text"}}}})
-    assert run_command("attach", *place.options, "--text-field", "text").status == 0
+    run_command("attach", *place.options, "--text-field", "text", status=0)
     command = ["index", "t.jsonl", *place.options, "--json"]
     assert run_command(*command, "--id-field", "path").json[0]["created"] == 30
     # These are known by their places; a record more is not.
@@ -103,25 +103,24 @@ def test_the_mark_of_an_attached_index_stays(place: Place) -> None:
 
     place.call("PUT", "", {"mappings": {"properties": {"text": {"type": "text"}}}})
     attach = ("attach", *place.options, "--text-field", "text")
-    assert run_command(*attach).status == 0
+    run_command(*attach, status=0)
     assert stored()["attached"] is True
-    assert run_command(*attach, "--external-versions").status == 0
+    run_command(*attach, "--external-versions", status=0)
     assert stored()["attached"] is True
     # An empty index gets another scheme, as `index` gives it one, and a filled one by a switch.
     other = replace(esdedup.Scheme(), seed=7)
-    with esdedup.open(place.target, place.index, scheme=other) as index:
-        index.add([{"id": "a", "text": "one two three"}])
+    fill_index(place, [{"id": "a", "text": "one two three"}], scheme=other)
     assert stored()["attached"] is True
     admin.switch(str(place.target), place.index, replace(other, seed=8))
     assert (stored()["attached"], stored()["external_versions"]) == (True, True)
-    assert run_command("index", "t.jsonl", *place.options).status == 2
+    run_command("index", "t.jsonl", *place.options, status=2)
 
 
 @clusters
 def test_an_index_of_esdedup_is_not_marked_by_another_attach(place: Place) -> None:
     write_lines(Path("first.jsonl"), TICKETS[:1])
-    assert run_command("index", "first.jsonl", *place.options).status == 0
-    assert run_command("attach", *place.options, "--external-versions").status == 0
+    run_command("index", "first.jsonl", *place.options, status=0)
+    run_command("attach", *place.options, "--external-versions", status=0)
     mapping = place.call("GET", "/_mapping")[place.index]["mappings"]
     assert "attached" not in mapping["_meta"]["esdedup"]
     assert run_command("index", "t.jsonl", *place.options, "--json").json[0]["created"] == 30
@@ -133,8 +132,7 @@ def test_an_index_that_an_earlier_version_attached_is_known_by_its_ids(place: Pl
     meta = place.call("GET", "/_mapping")[place.index]["mappings"]["_meta"]
     assert meta["esdedup"].pop("attached") is True
     place.call("PUT", "/_mapping", {"_meta": meta})
-    refused = run_command("index", "t.jsonl", *place.options)
-    assert refused.status == 2
+    refused = run_command("index", "t.jsonl", *place.options, status=2)
     assert "have ids of their own" in refused.err
 
 
@@ -146,7 +144,7 @@ def test_places_are_told_and_documents_of_other_ids_are_kept_apart(place: Place)
     assert "no id" not in run_command(*command, "--id-field", "path").err
     # With ids in the same index, only records that are there already are known by their places.
     write_lines(Path("own.jsonl"), [{"id": f"own{n}", "text": f"own text {n}"} for n in range(300)])
-    assert run_command("index", "own.jsonl", *place.options).status == 0
+    run_command("index", "own.jsonl", *place.options, status=0)
     again = run_command(*command)
     assert (again.status, again.json[0]["unchanged"]) == (0, 30)
     with Path("t.jsonl").open("a") as file:
@@ -155,7 +153,7 @@ def test_places_are_told_and_documents_of_other_ids_are_kept_apart(place: Place)
     (report,) = more.json
     assert (more.status, report["unchanged"], report["created"]) == (1, 30, 1)
     assert report["read"] == 32
-    (letter,) = [json.loads(line) for line in Path("bad.jsonl").read_text().splitlines()]
+    (letter,) = read_lines("bad.jsonl")
     assert (letter["line"], "it has no id" in letter["reason"]) == (31, True)
     assert run_command(*command, "--id-field", "path").json[0]["created"] == 1
 
@@ -192,12 +190,11 @@ def test_each_spelling_of_a_path_is_the_same_place(place: Place, workers: str) -
 def test_ids_of_earlier_versions_stay(place: Place) -> None:
     """They are of the path as it was passed, whatever spelling that was."""
     Path("x").mkdir()
-    rows: list[Any] = [*map(json.loads, Path("t.jsonl").read_text().splitlines())]
+    rows: list[Any] = read_lines("t.jsonl")
     for number, passed in enumerate(["t.jsonl", "x/../t.jsonl", str(Path("t.jsonl").resolve())]):
         here = Place(place.target, f"{place.index}{number}")
         earlier = [{"id": f"{passed}:{line}", **row} for line, row in enumerate(rows, 1)]
-        with esdedup.open(here.target, here.index) as index:
-            index.add(earlier)
+        fill_index(here, earlier)
         for row in earlier:
             del row["id"]
         run = run_command("index", passed, *here.options, "--json")

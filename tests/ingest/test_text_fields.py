@@ -12,6 +12,7 @@ from esdedup.proxy.splice import SentSource, Splicer
 from esdedup.records.documents import tokens_of
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.indices import open_index
 from tests.helpers.places import Place, local, plain
 
 FIELDS = ("title", "body")
@@ -38,9 +39,7 @@ def tokens(text: str) -> dict[str, Any]:
 
 
 def run(command: str, *arguments: str, status: int = 0) -> list[Any]:
-    ran = run_command(command, *arguments, "--json")
-    assert ran.status == status, ran.err
-    return ran.json
+    return run_command(command, *arguments, "--json", status=status).json
 
 
 def test_a_local_index() -> None:
@@ -64,8 +63,7 @@ def test_a_local_index() -> None:
 
 
 def test_updates_of_some_of_the_fields(place: Place) -> None:
-    with esdedup.open(place.target, place.index, text_field=FIELDS) as index:
-        index.add(DOCUMENTS)
+    with open_index(place, DOCUMENTS, text_field=FIELDS) as index:
         assert index.update([{"id": "d", "body": [FIRST, SECOND]}, {"id": "a", "n": 1}]) == 2
         assert plain(index.get("d")) == {**DOCUMENTS[0], "id": "d"}
         found = index.store.hold(["a", "d"])

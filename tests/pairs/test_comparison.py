@@ -14,6 +14,7 @@ from esdedup.models import natural
 from esdedup.stores.changes import update
 from esdedup.text.strings import Strings, natural_order
 from tests.helpers.commands import run_command, words
+from tests.helpers.indices import open_index
 from tests.helpers.places import Place
 
 FEW = esdedup.Scheme([esdedup.MinHash(permutations=12, bands=4, rows=3), esdedup.SimHash()], seed=7)
@@ -34,8 +35,7 @@ def alike(count: int) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def index(place: Place) -> Iterator[esdedup.Index]:
-    with esdedup.open(place.target, place.index, scheme=FEW) as index:
-        index.add(alike(100))
+    with open_index(place, alike(100), scheme=FEW) as index:
         yield index
 
 
@@ -97,8 +97,11 @@ def test_ids_in_arrays_have_the_natural_order(ids: list[str]) -> None:
 
 
 def test_documents_whose_text_went_are_alone(tmp_path: Path) -> None:
-    with esdedup.open(tmp_path / "a.db", scheme=FEW) as index:
-        index.add([{"id": "a", "text": words(1, 20)}, {"id": "b", "text": words(1, 20)}])
+    with open_index(
+        tmp_path / "a.db",
+        [{"id": "a", "text": words(1, 20)}, {"id": "b", "text": words(1, 20)}],
+        scheme=FEW,
+    ) as index:
         assert [(pair.left, pair.right) for pair in index.pairs()] == [("a", "b")]
         update(index.store, [esdedup.Document("b", {"text": None})])
         assert len(index.pairs()) == 0

@@ -17,6 +17,7 @@ from esdedup.runs.run import Run
 from esdedup.stores.location import IndexLocation
 from tests.helpers.commands import run_command, words
 from tests.helpers.fuzz import fuzz
+from tests.helpers.indices import fill_index
 
 FILES = ["job.json", "share-0001.npz", "shares.json", "texts-0001"]
 GROUP = ("group", "--db", "a.db", "--work", "work")
@@ -24,8 +25,7 @@ GROUP = ("group", "--db", "a.db", "--work", "work")
 
 @pytest.fixture(autouse=True)
 def folder(folder: Path) -> Path:
-    with esdedup.open("a.db") as index:
-        index.add([{"id": f"d{n}", "text": words(n // 2, 12)} for n in range(12)])
+    fill_index("a.db", [{"id": f"d{n}", "text": words(n // 2, 12)} for n in range(12)])
     return folder
 
 
@@ -43,7 +43,7 @@ def test_a_run_leaves_files_that_only_the_owner_reads(folder: Path) -> None:
     assert sorted(path.name for path in work.iterdir()) == sorted([*FILES, "lock"])
     assert {path.stat().st_mode & 0o777 for path in work.iterdir()} == {0o600}
     assert work.stat().st_mode & 0o777 == 0o700
-    assert run_command(*GROUP).status == 0
+    run_command(*GROUP, status=0)
     assert not work.exists()
 
 
@@ -89,8 +89,7 @@ def test_links_and_files_of_others_stay(folder: Path, begun: bool) -> None:
             (work / name).symlink_to(mine)
         else:
             (work / name).write_text("mine")
-        ran = run_command(*GROUP)
-        assert ran.status == 2, ran
+        ran = run_command(*GROUP, status=2)
         assert f"work folder work: it holds {name}, which esdedup did not write" in ran.err
         assert (work / name).read_text() == mine.read_text() == "mine"
         assert (work / name).is_symlink() == link
@@ -145,10 +144,10 @@ def test_names_of_files_do_not_lead_elsewhere(folder: Path, index: str) -> None:
         'not JSON\n{"id": "a", "text": "one two"}\n{"id": "b", "text": "one two"}\n'
     )
     target = ["--index", index, "--db", "../a.db"]
-    assert run_command("index", "x.jsonl", *target).status == 1
-    assert run_command("report", *target).status == 0
-    assert run_command("group", *target).status == 0
-    assert run_command("dedup", *target, "--apply", "--action", "delete", "--yes").status == 0
+    run_command("index", "x.jsonl", *target, status=1)
+    run_command("report", *target, status=0)
+    run_command("group", *target, status=0)
+    run_command("dedup", *target, "--apply", "--action", "delete", "--yes", status=0)
     assert len(list(Path().glob("[!.]*"))) == 4
     assert sorted(path.name for path in folder.iterdir()) == ["a.db", "deep"]
     if index == "新闻":

@@ -19,6 +19,8 @@ from esdedup.proxy.splice import SentSource, Splicer
 from esdedup.stores.mapping import IndexMeta
 from tests.conftest import delete_index
 from tests.helpers.http import HTTP
+from tests.helpers.indices import open_index
+from tests.helpers.places import Place
 from tests.proxy.conftest import JSON, NDJSON, Setup, source
 
 TEXT = "one two three four five six seven"
@@ -39,8 +41,7 @@ def names(setup: Setup) -> Iterator[list[str]]:
 
 
 def attach(url: str, name: str, **options: Any) -> esdedup.Scheme:
-    with esdedup.open(url, name, **options) as index:
-        index.create()
+    with open_index(Place(url, name), **options) as index:
         return index.scheme
 
 

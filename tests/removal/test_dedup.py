@@ -29,7 +29,17 @@ from tests.helpers.commands import Ran, run_command, words
 from tests.helpers.crashes import crash_everywhere
 from tests.helpers.full_disk import largest_file
 from tests.helpers.fuzz import fuzz
-from tests.helpers.places import META, OTHER, STORES, Place, clusters, local, whole, with_tokens
+from tests.helpers.indices import open_index
+from tests.helpers.places import (
+    META,
+    OTHER,
+    STORES,
+    Place,
+    clusters,
+    local,
+    whole,
+    write_records,
+)
 from tests.helpers.processes import at_once, await_true
 from tests.helpers.small_pages import SMALL_PAGES
 from tests.servers.proxy import Proxy, Received, product_of
@@ -53,15 +63,10 @@ def there(others: Place) -> Iterator[Store]:
     opened.close()
 
 
-def run(place: Place, *arguments: str) -> Ran:
-    """A command on a place's index, in this process."""
-    return run_command(*arguments, *place.options)
-
-
 def dedup(place: Place, action: Action = "delete", *more: str) -> Ran:
     """Apply an action; documents are moved to the other index."""
     to = ["--to", f"{place.index}-others"] if action == "move" else []
-    return run(place, "dedup", "--apply", "--action", action, "--yes", *to, *more)
+    return place.run("dedup", "--apply", "--action", action, "--yes", *to, *more)
 
 
 def sources(groups: int) -> list[dict[str, Any]]:
@@ -77,14 +82,6 @@ def sources(groups: int) -> list[dict[str, Any]]:
             made.append({"id": f"g{n}-{copy}", "text": one, "n": n, "more": {"说": [None, 1.5]}})
         made.append({"id": f"s{n}", "text": words(10**6 + n)})
     return made
-
-
-def fill(store: Store, documents: Sequence[dict[str, Any]]) -> None:
-    store.create(META)
-    bare = [Document(str(source["id"]), source) for source in documents]
-    report = store.write(with_tokens(bare, META))
-    assert report.failures == []
-    store.refresh()
 
 
 def answers(place: Place) -> list[Any]:
@@ -147,7 +144,7 @@ def undone(store: Store, there: Store, path: str = "log.jsonl.zst") -> UndoRepor
 def test_what_is_undone_is_the_same_index(
     place: Place, there: Store, store: Store, action: Action
 ) -> None:
-    fill(store, sources(12))
+    write_records(store, sources(12))
     before, found = whole(store), answers(place)
     ran = dedup(place, action)
     assert ran.status == 0, ran.err
@@ -167,7 +164,7 @@ def test_what_is_undone_is_the_same_index(
         assert moved == {id: before[id][0] for id in gone}
     # The second time, nothing is left to be restored.
     for restored in (report[verb], 0):
-        again = run(place, "undo", report["log"], "--yes")
+        again = place.run("undo", report["log"], "--yes")
         assert again.status == 0, again.err
         assert again.json[0]["restored"] == report[verb] - again.json[0]["present"] == restored
         assert (whole(store), answers(place)) == (before, found)
@@ -176,7 +173,7 @@ def test_what_is_undone_is_the_same_index(
 
 
 def test_marks_of_before_come_back(place: Place, store: Store) -> None:
-    fill(store, sources(3))
+    write_records(store, sources(3))
     marks = {"group": "old", "original": "old", "similarity": 0.9}
     update(store, [Document(id, {FIELD: marks}) for id in ("g1-0", "g1-1")])
     before = whole(store)
@@ -188,7 +185,7 @@ def test_marks_of_before_come_back(place: Place, store: Store) -> None:
     # Marks that another client wrote since stay.
     update(store, [Document("g2-1", {FIELD: {"group": "theirs"}, "n": 5})])
     update(store, [Document("g0-1", {"n": 7})])
-    ran = run(place, "undo", report["log"], "--yes")
+    ran = place.run("undo", report["log"], "--yes")
     assert (ran.status, [each["id"] for each in ran.json[0]["failures"]]) == (1, ["g2-1"])
     after = whole(store)
     assert after["g0-1"][0] == {**before["g0-1"][0], "n": 7}
@@ -215,7 +212,7 @@ def take(store: Store, id: str) -> None:
 def test_a_document_that_changed_survives(
     there: Store, store: Store, apply: Apply, action: Action, moment: str
 ) -> None:
-    fill(store, sources(2))
+    write_records(store, sources(2))
     before = whole(store)
     # A client that makes no tokens leaves those of the text of before.
     changed = {"text": "另一段文字 and others"} if moment == "before" else {"n": 99}
@@ -235,7 +232,7 @@ def test_a_document_that_changed_survives(
 def test_nothing_goes_whose_original_went(
     there: Store, store: Store, apply: Apply, action: Action, moment: str, gone: bool
 ) -> None:
-    fill(store, sources(2))
+    write_records(store, sources(2))
     before = whole(store)
     another = {"text": "一段别的文字"}
     work = partial(take, store, "g1-0") if gone else partial(touch, store, "g1-0", another)
@@ -277,7 +274,7 @@ def test_killed_at_any_call(
 ) -> None:
     for each in SMALL_PAGES:
         monkeypatch.setattr(*each)
-    fill(store, sources(7))
+    write_records(store, sources(7))
     before, logs = whole(store), list[Path]()
 
     def dedup_again() -> None:
@@ -287,8 +284,8 @@ def test_killed_at_any_call(
     assert crash_everywhere(dedup_again) > 3
     assert whole(store) != before
     for log in filter(Path.exists, reversed(logs)):
-        crash_everywhere(lambda log=log: run(place, "undo", str(log), "--yes"))  # type: ignore[misc]
-        (report,) = run(place, "undo", str(log), "--yes").json
+        crash_everywhere(lambda log=log: place.run("undo", str(log), "--yes"))  # type: ignore[misc]
+        (report,) = place.run("undo", str(log), "--yes").json
         assert report["failures"] == []
         assert report["damage"] is None or "no end: the run was killed" in report["damage"]
     assert whole(store) == before
@@ -301,7 +298,7 @@ def test_killed_at_any_call(
 def test_an_answer_that_was_lost(
     place: Place, there: Store, store: Store, apply: Apply, action: Action
 ) -> None:
-    fill(store, sources(4))
+    write_records(store, sources(4))
     before = whole(store)
     assert isinstance(store, ClusterStore)
     with Proxy(str(place.target), store.cluster.product.split()[0].lower()) as proxy:
@@ -323,7 +320,7 @@ def test_an_answer_of_a_move_that_was_lost(
     place: Place, others: Place, there: Store, store: Store, at: int
 ) -> None:
     """The first answer is of the index that documents go to, the second of the one they leave."""
-    fill(store, sources(4))
+    write_records(store, sources(4))
     before = whole(store)
     assert isinstance(store, ClusterStore)
     with Proxy(str(place.target), store.cluster.product.split()[0].lower()) as proxy:
@@ -336,7 +333,7 @@ def test_an_answer_of_a_move_that_was_lost(
         assert whole(there).keys() == before.keys() - whole(store).keys()
         assert len(whole(there)) == 8
         proxy.drop_after = at
-        undone = run(far, "undo", "log.zst", "--yes")
+        undone = far.run("undo", "log.zst", "--yes")
         (report,) = undone.json
         assert (undone.status, report["restored"], report["failures"]) == (0, 8, []), undone.err
     assert whole(store) == before
@@ -347,8 +344,8 @@ def test_an_answer_of_a_move_that_was_lost(
 def test_a_copy_that_another_client_moved_there_is_left(
     place: Place, there: Store, store: Store, apply: Apply
 ) -> None:
-    fill(store, sources(2))
-    fill(there, [])
+    write_records(store, sources(2))
+    write_records(there, [])
     before = whole(store)
     copies = [held.document for held in store.hold(["g0-1", "g1-1"])]
     report = apply("move", then=lambda: there.write(copies) and None)
@@ -362,8 +359,8 @@ def test_a_copy_that_another_client_moved_there_is_left(
 def test_an_alias_that_means_another_index_ends_the_run(
     place: Place, others: Place, there: Store, store: Store, apply: Apply
 ) -> None:
-    fill(store, sources(60))
-    fill(there, sources(60))
+    write_records(store, sources(60))
+    write_records(there, sources(60))
     alias = f"{place.index}-alias"
 
     def point_elsewhere() -> None:
@@ -385,11 +382,11 @@ def test_an_alias_that_means_another_index_ends_the_run(
 def test_a_successor_gets_what_was_removed(
     place: Place, others: Place, there: Store, store: Store
 ) -> None:
-    fill(store, sources(3))
+    write_records(store, sources(3))
     before = whole(store)
     (report,) = dedup(place).json
-    fill(there, [one[0] for id, one in whole(store).items() if not id.startswith("s")])
-    refused = run(others, "undo", report["log"], "--yes")
+    write_records(there, [one[0] for id, one in whole(store).items() if not id.startswith("s")])
+    refused = others.run("undo", report["log"], "--yes")
     assert (refused.status, f"--into {others.index}" in refused.err) == (2, True), refused.err
     received = list[Received]()
     with ExitStack() as opened:
@@ -400,7 +397,7 @@ def test_a_successor_gets_what_was_removed(
             proxy.on_request = received.append
             far = Place(proxy.url, place.index)
         # The log is of the address before the proxy.
-        ran = run(far, "undo", report["log"], "--into", others.index, "--force", "--yes")
+        ran = far.run("undo", report["log"], "--into", others.index, "--force", "--yes")
     assert (ran.status, ran.json[0]["restored"]) == (0, 6), ran.err
     assert f"of index {place.index!r}" in ran.err
     expected = {id: one[0] for id, one in before.items() if not id.startswith("s")}
@@ -413,11 +410,11 @@ def test_a_successor_gets_what_was_removed(
 def test_an_id_that_another_client_took_meanwhile_keeps_its_document(
     place: Place, store: Store
 ) -> None:
-    fill(store, sources(3))
+    write_records(store, sources(3))
     before = whole(store)
     (report,) = dedup(place).json
-    fill(store, [{"id": "g1-1", "text": "of another client"}])
-    ran = run(place, "undo", report["log"], "--yes")
+    write_records(store, [{"id": "g1-1", "text": "of another client"}])
+    ran = place.run("undo", report["log"], "--yes")
     (found,) = ran.json
     assert (ran.status, found["restored"], found["changed_meanwhile"]) == (1, 5, 1)
     assert [each["id"] for each in found["failures"]] == ["g1-1"]
@@ -430,12 +427,12 @@ def test_an_id_that_another_client_took_meanwhile_keeps_its_document(
 def test_what_was_moved_and_changed_there_stays_there_too(
     place: Place, there: Store, store: Store
 ) -> None:
-    fill(store, sources(2))
+    write_records(store, sources(2))
     before = whole(store)
     (report,) = dedup(place, "move").json
     # As JSON, 1 and 1.0 differ.
     touch(there, "g1-1", {"n": 1.0})
-    ran = run(place, "undo", report["log"], "--yes")
+    ran = place.run("undo", report["log"], "--yes")
     assert (ran.status, [each["id"] for each in ran.json[0]["failures"]]) == (1, ["g1-1"])
     assert whole(store) == before
     assert {id: repr(one[0]["n"]) for id, one in whole(there).items()} == {"g1-1": "1.0"}
@@ -444,15 +441,15 @@ def test_what_was_moved_and_changed_there_stays_there_too(
 def test_what_was_there_before_a_move_stays_when_it_is_undone(
     place: Place, there: Store, store: Store
 ) -> None:
-    fill(store, sources(2))
+    write_records(store, sources(2))
     before = whole(store)
     # g0-1 is the same there, g1-1 differs as JSON does: 1 is not 1.0.
-    fill(there, [before["g0-1"][0], {**before["g1-1"][0], "n": 1.0}])
+    write_records(there, [before["g0-1"][0], {**before["g1-1"][0], "n": 1.0}])
     former = whole(there)
     report = dedup(place, "move").json[0]
     assert (report["moved"], report["changed_meanwhile"]) == (3, 1)
     assert whole(there).keys() == {"g0-1", "g1-1", *before} - whole(store).keys() | {"g1-1"}
-    run(place, "undo", report["log"], "--yes")
+    place.run("undo", report["log"], "--yes")
     assert (whole(store), whole(there)) == (before, former)
 
 
@@ -464,14 +461,14 @@ def test_what_was_there_before_a_move_stays_when_it_is_undone(
 def test_where_documents_can_be_moved_to(
     place: Place, there: Store, store: Store, said: str
 ) -> None:
-    fill(store, sources(2))
+    write_records(store, sources(2))
     if said == "scheme":
         there.create(OTHER)
     else:
         place.call("PUT", f"/_alias/{there.index}")
     ran = dedup(place, "move")
     assert (ran.status, said in ran.err) == (2, True), ran.err
-    ran = run(place, "dedup", "--apply", "--action", "move", "--to", place.index, "--yes")
+    ran = place.run("dedup", "--apply", "--action", "move", "--to", place.index, "--yes")
     assert (ran.status, "already: name another" in ran.err) == (2, True), ran.err
     assert len(whole(store)) == 8
     assert list(Path().glob("*.zst")) == []
@@ -479,7 +476,7 @@ def test_where_documents_can_be_moved_to(
 
 @local
 def test_the_log_of_a_run_that_failed_has_an_end(store: Store, there: Store, apply: Apply) -> None:
-    fill(store, sources(3))
+    write_records(store, sources(3))
     before = whole(store)
 
     def fail() -> None:
@@ -506,9 +503,9 @@ def test_a_log_with_a_changed_byte_or_a_part_of_one_is_told(
     name = Path(f"whole.{ending}")
     if not name.exists():
         if store.statistics(META).documents == 0:
-            fill(store, sources(3))
+            write_records(store, sources(3))
         dedup(place, "delete", "--log", str(name))
-        assert run(place, "undo", str(name), "--yes").status == 0
+        assert place.run("undo", str(name), "--yes").status == 0
         assert name.stat().st_mode & 0o777 == 0o600
     written = name.read_bytes()
     first = int(at * len(written))
@@ -516,7 +513,7 @@ def test_a_log_with_a_changed_byte_or_a_part_of_one_is_told(
     damaged = Path(f"damaged.{ending}")
     damaged.write_bytes(written[:first] + rest)
     before = whole(store)
-    ran = run(place, "undo", str(damaged), "--yes")
+    ran = place.run("undo", str(damaged), "--yes")
     assert "Traceback" not in ran.err
     # Some bytes of a compressed page can change, such as its window's size, and not its content.
     if ran.status == 0:
@@ -529,20 +526,20 @@ def test_a_log_with_a_changed_byte_or_a_part_of_one_is_told(
 
 @local
 def test_without_apply_nothing_changes(place: Place, store: Store) -> None:
-    fill(store, sources(3))
+    write_records(store, sources(3))
     before = whole(store)
-    ran = run(place, "dedup")
+    ran = place.run("dedup")
     assert ran.status == 0
     near = {"id": "g0-2", "similarity": pytest.approx(0.95, abs=0.03)}
     same = {"id": "g0-1", "similarity": 1.0}
     assert ran.json[0] == {"keep": "g0-0", "duplicates": [same, near]}
     assert "6 duplicates in 3 groups of 12 documents" in ran.err
     assert "Nothing was changed" in ran.err
-    exact = run(place, "dedup", "--exact", "--keep", "last").json
+    exact = place.run("dedup", "--exact", "--keep", "last").json
     assert [(each["keep"], len(each["duplicates"])) for each in exact] == [
         (f"g{n}-1", 1) for n in (2, 1, 0)
     ]
-    assert "g1-0" in run(place, "dedup", "--table").out
+    assert "g1-0" in place.run("dedup", "--table").out
     assert whole(store) == before
     assert list(Path().glob("*.zst")) == []
 
@@ -552,61 +549,28 @@ def test_documents_that_a_chain_joins_are_told(place: Place, store: Store) -> No
     chain = [words(1, 60).split()]
     for step in range(4):
         chain.append([*chain[-1][6:], *words(100 + step, 6).split()])
-    fill(store, [{"id": str(at), "text": " ".join(text)} for at, text in enumerate(chain)])
-    ran = run(place, "dedup", "--threshold", "0.7", "--method", "components")
+    write_records(store, [{"id": str(at), "text": " ".join(text)} for at, text in enumerate(chain)])
+    ran = place.run("dedup", "--threshold", "0.7", "--method", "components")
     assert [len(group["duplicates"]) for group in ran.json] == [4]
     assert "3 of them are joined by a chain" in ran.err
-
-
-@local
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("dedup --apply", "--action"),
-        ("dedup --apply --action delete", "--yes"),
-        ("dedup --apply --action move --yes", "--to"),
-        # Before the question.
-        ("dedup --apply --action move", "an index to move to (--to)"),
-        ("dedup --apply --action delete --to x --yes", "--to"),
-        ("dedup --log x.jsonl", "--apply"),
-        ("dedup --to x", "--apply"),
-        ("dedup --apply --action delete --yes --log other.jsonl", "other.jsonl exists"),
-        ("dedup --apply --action move --to others --yes --log other.jsonl", "exists"),
-        ("dedup --apply --action delete --yes --log no/x.jsonl", "No such file"),
-        ("undo x.jsonl", "No such file"),
-        ("undo x.jsonl --yes", "No such file"),
-        ("undo other.jsonl --yes", "not a log of esdedup dedup"),
-    ],
-)
-def test_options_that_do_not_go_together(
-    place: Place, store: Store, arguments: str, said: str
-) -> None:
-    fill(store, sources(1))
-    Path("other.jsonl").write_text('{"a": 1}\n')
-    ran = run(place, *arguments.split())
-    assert (ran.status, said in ran.err, "Traceback" in ran.err) == (2, True, False), ran.err
-    assert len(whole(store)) == 4
-    assert store.beside("others").meta() is None
-    assert Path("other.jsonl").read_text() == '{"a": 1}\n'
 
 
 @local
 def test_the_log_of_another_index_is_refused(
     place: Place, others: Place, there: Store, store: Store, tmp_path: Path
 ) -> None:
-    fill(store, sources(2))
+    write_records(store, sources(2))
     dedup(place, "delete", "--log", "log.jsonl")
-    fill(there, sources(1))
-    ran = run(others, "undo", "log.jsonl", "--yes")
+    write_records(there, sources(1))
+    ran = others.run("undo", "log.jsonl", "--yes")
     assert (ran.status, f"--index {place.index}" in ran.err) == (2, True), ran.err
     elsewhere = Place(tmp_path / "elsewhere.db", place.index)
-    with esdedup.open(elsewhere.target, elsewhere.index) as index:
-        index.create()
-        ran = run(elsewhere, "undo", "log.jsonl", "--yes")
+    with open_index(elsewhere) as index:
+        ran = elsewhere.run("undo", "log.jsonl", "--yes")
         assert ran.status == 2, ran
         assert "if that is right, undo it with --force set" in ran.err
         assert whole(index.store) == {}
-        ran = run(elsewhere, "undo", "log.jsonl", "--yes", "--force")
+        ran = elsewhere.run("undo", "log.jsonl", "--yes", "--force")
         assert (ran.status, len(whole(index.store))) == (0, 4)
     header = json.loads(Path("log.jsonl").read_text().splitlines()[0])
     assert header["scheme"] == META.scheme.id
@@ -616,7 +580,7 @@ def test_the_log_of_another_index_is_refused(
 @local
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_a_person_is_asked(place: Place, store: Store, answer: str) -> None:
-    fill(store, sources(2))
+    write_records(store, sources(2))
     before = whole(store)
     deleting = ["dedup", *place.options, "--apply", "--action", "delete"]
     ran = run_command(*deleting, input=f"{answer}\n", terminal=True)
@@ -706,22 +670,22 @@ def test_undo_counts_what_was_done(
     place: Place, store: Store, action: Action, tmp_path: Path
 ) -> None:
     """A run that is killed may have planned documents that it did not change."""
-    fill(store, sources(3))
+    write_records(store, sources(3))
     done, empty, killed = (tmp_path / f"{name}.zst" for name in ("done", "empty", "killed"))
     dedup(place, action, "--log", str(done))
     whole_log = LogReader(done)
     entries = [entry for page in whole_log.pages() for entry in page]
     before = whole(store)
-    assert run(place, "undo", str(done), "--yes").status == 0
+    assert place.run("undo", str(done), "--yes").status == 0
     # An error ended the first run before a document was changed. The second was killed.
     for path, reason in ((empty, esdedup.exceptions.StoreError), (killed, GeneratorExit)):
         writer = LogWriter(path, whole_log.header)
         writer.append([entry.line() for entry in entries])
         writer.__exit__(reason)
-    unknown = run(place, "undo", str(killed), "--yes")
+    unknown = place.run("undo", str(killed), "--yes")
     assert (unknown.status, unknown.json[0]["restored"]) == (1, 0), unknown.err
     assert "it has no end" in unknown.err
-    nothing = run(place, "undo", str(empty), "--yes")
+    nothing = place.run("undo", str(empty), "--yes")
     assert (nothing.status, nothing.json[0]["restored"]) == (0, 0), nothing.err
     assert f"0 documents {'deleted' if action == 'delete' else 'marked'} at" in nothing.err
     assert "Nothing to restore: the run changed no document" in nothing.err
@@ -734,7 +698,7 @@ def test_undo_counts_what_was_done(
         update(store, [Document(first.id, {FIELD: dict(first.marks)})])
     store.refresh()
     assert len(now) == len(entries)
-    some = run(place, "undo", str(killed), "--yes")
+    some = place.run("undo", str(killed), "--yes")
     assert (some.status, some.json[0]["restored"]) == (1, 1), some.err
     assert f"1 document {'deleted' if action == 'delete' else 'marked'} at" in some.err
     assert before.keys() <= whole(store).keys()

@@ -15,6 +15,7 @@ import esdedup
 from esdedup import UsageError
 from esdedup.exceptions import RecordError
 from tests.helpers.commands import words
+from tests.helpers.indices import open_index
 from tests.helpers.packages import imported
 
 TEXTS = [f"{words(1)} {ending}" for ending in ("one", "two", "three")] + [words(2), words(3)]
@@ -86,8 +87,7 @@ def test_texts_without_an_index() -> None:
 
 
 def test_an_index_in_memory_takes_texts_and_leaves_no_file() -> None:
-    with esdedup.open(":memory:") as index:
-        index.add(TEXTS)
+    with open_index(":memory:", TEXTS) as index:
         folder = Path(index.store.address).parent
         result = index.similar(TEXTS[0])
         assert len(result) == 3

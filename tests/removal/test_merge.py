@@ -24,7 +24,15 @@ from esdedup.stores.changes import delete, update
 from tests.conftest import delete_index
 from tests.helpers.commands import Ran, run_command, words
 from tests.helpers.crashes import crash_everywhere
-from tests.helpers.places import META, STORES, Place, clusters, local, whole, with_tokens
+from tests.helpers.places import (
+    META,
+    STORES,
+    Place,
+    clusters,
+    local,
+    whole,
+    write_records,
+)
 from tests.servers.proxy import Proxy, product_of
 
 ACTIONS: list[Action] = ["delete", "mark", "move"]
@@ -60,13 +68,6 @@ def sources(groups: int = 1) -> list[dict[str, Any]]:
     return documents
 
 
-def fill(store: Store, documents: Sequence[dict[str, Any]]) -> None:
-    store.create(META)
-    bare = [Document(str(source["id"]), source) for source in documents]
-    assert store.write(with_tokens(bare, META)).failures == []
-    store.refresh()
-
-
 def raw(store: Store) -> dict[str, str | None]:
     """Return the JSON of all documents, by id."""
     return {document.id: document.raw for document in store.hold([*whole(store)])}
@@ -89,7 +90,7 @@ def taken(store: Store, id: str) -> dict[str, Any]:
 def test_what_is_undone_is_the_same_index(
     place: Place, there: Store, store: Store, action: Action
 ) -> None:
-    fill(store, sources(3))
+    write_records(store, sources(3))
     before, before_raw = whole(store), raw(store)
     ran = dedup(place, action)
     assert ran.status == 0, ran.err
@@ -104,15 +105,14 @@ def test_what_is_undone_is_the_same_index(
     assert dedup(place, action).json[0]["merged"] == 0
     log = report["log"]
     for restored in (12 + 3 * (action == "mark"), 0):
-        undone = run_command("undo", log, "--yes", *place.options)
-        assert undone.status == 0, undone.err
+        undone = run_command("undo", log, "--yes", *place.options, status=0)
         assert undone.json[0]["restored"] == restored
         assert whole(store) == before
     assert raw(store) == before_raw
 
 
 def test_the_plan_shows_new_values(place: Place, store: Store) -> None:
-    fill(store, sources())
+    write_records(store, sources())
     before = whole(store)
     ran = run_command("dedup", *OPTIONS, *place.options)
     (group,) = ran.json
@@ -179,7 +179,7 @@ def undone(store: Store) -> list[str]:
 
 
 def test_values_of_another_client_are_merged_and_restored(store: Store) -> None:
-    fill(store, sources(2))
+    write_records(store, sources(2))
     theirs = {"url": "theirs", "author": "C", "n": 5}
     report = applied(store, partial(touch, store, "g0-0", theirs)).report
     assert report is not None
@@ -194,7 +194,7 @@ def test_values_of_another_client_are_merged_and_restored(store: Store) -> None:
 
 
 def test_a_document_that_another_client_keeps_changing_keeps_its_duplicates(store: Store) -> None:
-    fill(store, sources())
+    write_records(store, sources())
     changes = itertools.count()
 
     class Log(LogWriter):
@@ -218,7 +218,7 @@ def test_a_document_that_another_client_keeps_changing_keeps_its_duplicates(stor
 
 
 def test_what_another_client_changed_since_stays_and_is_reported(store: Store) -> None:
-    fill(store, sources(2))
+    write_records(store, sources(2))
     before = whole(store)
     applied(store, lambda: None)
     touch(store, "g0-0", {"url": "theirs"})
@@ -231,7 +231,7 @@ def test_what_another_client_changed_since_stays_and_is_reported(store: Store) -
 
 
 def test_a_duplicate_with_a_later_value_is_not_removed(store: Store) -> None:
-    fill(store, sources())
+    write_records(store, sources())
     report = applied(store, lambda: None, partial(touch, store, "g0-2", {"url": "later"})).report
     assert report is not None
     assert [(failure.id, failure.conflict) for failure in report.failures] == [("g0-2", True)]
@@ -248,7 +248,7 @@ def test_a_duplicate_with_a_later_value_is_not_removed(store: Store) -> None:
 def test_nothing_is_taken_by_a_document_that_is_no_original_any_more(
     store: Store, gone: bool
 ) -> None:
-    fill(store, sources())
+    write_records(store, sources())
 
     def work() -> None:
         if gone:
@@ -268,7 +268,7 @@ def test_nothing_is_taken_by_a_document_that_is_no_original_any_more(
 def test_a_document_without_room_for_values_keeps_its_duplicates(store: Store) -> None:
     documents = sources()
     documents[0]["meta"] = "none"
-    fill(store, documents)
+    write_records(store, documents)
     before = whole(store)
     report = applied(store, lambda: None).report
     assert report is not None
@@ -280,7 +280,7 @@ def test_a_document_without_room_for_values_keeps_its_duplicates(store: Store) -
 @local
 def test_many_duplicates_are_read_in_parts(store: Store) -> None:
     text = words(1)
-    fill(store, [{"id": str(n), "text": text, "url": n % 70} for n in range(2_300)])
+    write_records(store, [{"id": str(n), "text": text, "url": n % 70} for n in range(2_300)])
     report = applied(store, lambda: None).report
     assert report is not None
     assert (report.merged, report.done) == (1, 2_299)
@@ -304,7 +304,7 @@ def test_many_duplicates_are_read_in_parts(store: Store) -> None:
     indirect=["place"],
 )
 def test_killed_at_any_call(place: Place, store: Store, action: Action) -> None:
-    fill(store, sources(2))
+    write_records(store, sources(2))
     before, logs = whole(store), list[Path]()
 
     def dedup_again() -> None:
@@ -322,7 +322,7 @@ def test_killed_at_any_call(place: Place, store: Store, action: Action) -> None:
 
 @clusters
 def test_an_answer_that_was_lost(place: Place, store: Store) -> None:
-    fill(store, sources(2))
+    write_records(store, sources(2))
     before = whole(store)
     with Proxy(str(place.target), product_of(str(place.target))) as proxy:
         far = Place(proxy.url, place.index).open()
@@ -336,12 +336,12 @@ def test_an_answer_that_was_lost(place: Place, store: Store) -> None:
 
 
 def test_logs_without_merges_are_those_of_before(place: Place, store: Store) -> None:
-    fill(store, sources())
+    write_records(store, sources())
     options = ["--apply", "--action", "delete", "--yes", *place.options]
-    assert run_command("dedup", *options, "--log", "plain.jsonl").status == 0
+    run_command("dedup", *options, "--log", "plain.jsonl", status=0)
     header = json.loads(Path("plain.jsonl").read_text("utf-8").splitlines()[0])
     assert (header["version"], "merge" in header) == (3, False)
-    assert run_command("undo", "plain.jsonl", "--yes", *place.options).status == 0
+    run_command("undo", "plain.jsonl", "--yes", *place.options, status=0)
     assert dedup(place, "delete", "--log", "merged.jsonl").status == 0
     header = json.loads(Path("merged.jsonl").read_text("utf-8").splitlines()[0])
     merge = {"collect": ["url", "meta.tags"], "fill": ["author"]}

@@ -14,6 +14,7 @@ from esdedup import Bits, MinHash, Passages, Scheme
 from esdedup.proxy.splice import SentSource, Splicer
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import call, esdedup_command, fill, run_command, words, write_lines
+from tests.helpers.indices import attach_index, open_index
 from tests.helpers.places import Place, clusters
 
 BESIDE = Scheme([MinHash(), Bits(64, 8, name="phash", fields=["image.phash"])])
@@ -49,8 +50,12 @@ def near(result: esdedup.results.Result) -> dict[str, int | None]:
 def test_all_within_the_distance_are_found(place: Place, size: int, distance: int) -> None:
     found = prints(size)
     scheme = Scheme([Bits(size, distance)])
-    with esdedup.open(place.target, place.index, scheme=scheme, text_field="print") as index:
-        index.add({"id": id, "print": f"{each:0{size // 4}x}"} for id, each in found.items())
+    with open_index(
+        place,
+        ({"id": id, "print": f"{each:0{size // 4}x}"} for id, each in found.items()),
+        scheme=scheme,
+        text_field="print",
+    ) as index:
         for most in (0, 3, distance, 12):
             asked = index.similar(f"{found['r07']:0{size // 4}X}", distance=most, k=100)
             exact = {id: (each ^ found["r07"]).bit_count() for id, each in found.items()}
@@ -139,8 +144,7 @@ def test_wrong_values_go_to_the_dead_letter(folder: Path) -> None:
     of_index, of_files = run_command("pairs", *at), run_command("pairs", *options)
     assert of_files.status == 1
     assert {each["right"] for each in of_index.json} == {each["right"] for each in of_files.json}
-    done = run_command("clean", *options, "--output", "out")
-    assert done.status == 1
+    run_command("clean", *options, "--output", "out", status=1)
     kept = {
         json.loads(each)["id"]
         for each in (folder / "out/images.jsonl").read_text("utf-8").splitlines()
@@ -153,8 +157,7 @@ def test_wrong_values_go_to_the_dead_letter(folder: Path) -> None:
         (["index", "images.jsonl", "--bits", "phash"], "name the field and the number of bits"),
         (["index", "images.jsonl", "--bits", "phash:63:bytes"], "a multiple of 8"),
     ):
-        ran = run_command(*wrong)
-        assert ran.status == 2
+        ran = run_command(*wrong, status=2)
         assert message in ran.err
 
 
@@ -168,8 +171,7 @@ def test_fingerprints_are_added_to_an_index_in_use(place: Place, folder: Path) -
     }
     fill(url, name, {**signed, "none": {"title": "none"}, "list": {"phash": [1, 2]}})
     at = ("--index", name)
-    made = esdedup_command(url, "attach", *at, "--bits", "phash:64:int", "--distance", "8")
-    assert made.status == 0, made.err
+    esdedup_command(url, "attach", *at, "--bits", "phash:64:int", "--distance", "8", status=0)
     filled = esdedup_command(url, "backfill", *at)
     assert (filled.status, filled.json[0]["written"], filled.json[0]["failed"]) == (1, 53, 1)
     assert "list:0: the field 'phash': [1, 2] is not a fingerprint of 64 bits" in filled.err
@@ -178,7 +180,7 @@ def test_fingerprints_are_added_to_an_index_in_use(place: Place, folder: Path) -
     assert {each["id"]: each["distance"] for each in found.json[0]["matches"]} == {
         "r07": 0, **{f"near{distance:02}": distance for distance in range(9)},
     }  # fmt: skip
-    assert esdedup_command(url, "check", *at).status == 0
+    esdedup_command(url, "check", *at, status=0)
     # Another client changes a document, and a bulk helper adds one with its tokens.
     call(url, "POST", f"/{name}/_update/near01?refresh=true", {"doc": {"phash": 5}})
     assert esdedup_command(url, "check", *at).json[0]["stale"]["count"] == 1
@@ -205,9 +207,8 @@ def test_texts_passages_and_fingerprints_by_one_attach(place: Place, folder: Pat
     fill(url, name, sources)
     at = ("--index", name)
     options = ("--text-field", "body", "--passages", "--bits", "image.phash:64")
-    assert esdedup_command(url, "attach", *at, *options).status == 0
-    assert esdedup_command(url, "backfill", *at).json[0]["written"] == 4
-    assert esdedup_command(url, "check", *at).status == 0
+    assert attach_index(url, name, *options) == 4
+    esdedup_command(url, "check", *at, status=0)
     found = {
         sketch: [
             match["id"]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-import esdedup
 from esdedup import Bits, Scheme
 from tests.helpers.commands import run_command, write_lines
+from tests.helpers.indices import open_index
 from tests.helpers.places import Place
 
 BLANK = {
@@ -26,8 +26,7 @@ RECORDS = [{"id": id, "phash": phash} for id, phash in {**BLANK, **SIMILAR}.item
 @pytest.mark.on_every_server
 def test_blank_fingerprints_of_an_index_are_similar_to_none(place: Place) -> None:
     scheme = Scheme([Bits(64, 4)])
-    with esdedup.open(place.target, place.index, scheme=scheme, text_field="phash") as index:
-        index.add(RECORDS)
+    with open_index(place, RECORDS, scheme=scheme, text_field="phash") as index:
         pairs = index.pairs()
         assert [(pair.left, pair.right) for pair in pairs] == [("a", "b")]
         assert pairs.blank == len(BLANK)

@@ -9,6 +9,7 @@ import pytest
 import esdedup
 from esdedup import MinHash, Scheme, SimHash
 from tests.helpers.commands import call, esdedup_command, words
+from tests.helpers.indices import attach_index
 from tests.helpers.places import Place, clusters
 
 SCHEME = Scheme([MinHash(), SimHash(), MinHash(name="title", fields=["title"])])
@@ -85,23 +86,21 @@ def test_a_sketch_of_the_title_is_added_to_an_index_in_use(place: Place, tmp_pat
     scheme = tmp_path / "scheme.json"
     scheme.write_text(json.dumps(SCHEME.to_json()))
     at = ("--index", name)
-    assert esdedup_command(url, "attach", *at, "--text-field", "body").status == 0
-    assert esdedup_command(url, "backfill", *at).json[0]["written"] == 5
-    switched = esdedup_command(url, "switch", *at, "--scheme", str(scheme))
-    assert switched.status == 0, switched.err
+    assert attach_index(url, name, "--text-field", "body") == 5
+    esdedup_command(url, "switch", *at, "--scheme", str(scheme), status=0)
     pairs = esdedup_command(url, "pairs", *at, "--sketch", "title")
     assert {(each["left"], each["right"]) for each in pairs.json} == {("a", "b"), ("c", "d")}
-    checked = esdedup_command(url, "check", *at)
-    assert checked.status == 0, checked.err
+    esdedup_command(url, "check", *at, status=0)
     # A document of another client gets the tokens of both.
     call(url, "PUT", f"/{name}/_doc/f?refresh=true", {"title": TITLE, "body": words(5, 30)})
     assert esdedup_command(url, "backfill", *at).json[0]["written"] == 1
     call(url, "POST", f"/{name}/_update/e?refresh=true", {"doc": {"title": TITLE}})
     assert esdedup_command(url, "check", *at).json[0]["stale"]["count"] == 1
     assert esdedup_command(url, "backfill", *at, "--stale").json[0]["written"] == 1
-    assert esdedup_command(url, "check", *at).status == 0
+    esdedup_command(url, "check", *at, status=0)
     found = esdedup_command(url, "similar", *at, "--id", "f", "--sketch", "title").json[0]
     assert {match["id"] for match in found["matches"]} == {"a", "b", "e"}
-    again = esdedup_command(url, "switch", *at, "--scheme", str(scheme), "--text-field", "title")
-    assert again.status == 2
+    again = esdedup_command(
+        url, "switch", *at, "--scheme", str(scheme), "--text-field", "title", status=2
+    )
     assert "can't be switched" in again.err

@@ -2,9 +2,8 @@
 
 import json
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,8 @@ from esdedup.search.hot_buckets import hot_buckets
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import MAX_STOPPED, stop_entries, stopped_buckets
-from tests.helpers.commands import Ran, call, esdedup_command, run_command, words
+from tests.helpers.commands import call, esdedup_command, words
+from tests.helpers.indices import fill_index, open_index
 from tests.helpers.places import Place, with_tokens
 
 SCHEME = esdedup.Scheme([MinHash(bands=23), esdedup.SimHash()])
@@ -52,37 +52,18 @@ def true_sizes(kind: str) -> Counter[str]:
     return Counter(token for document in sketched for token in document.tokens[kind])
 
 
-@dataclass(frozen=True)
-class Filled:
-    """An index with all texts."""
-
-    target: str | Path
-    name: str
-
-    def open(self, **options: Any) -> esdedup.Index:
-        return esdedup.open(self.target, self.name, **options)
-
-    def run(self, *arguments: str) -> Ran:
-        if isinstance(self.target, Path):
-            return run_command(*arguments, "--db", str(self.target), "-i", self.name)
-        return esdedup_command(self.target, *arguments, "-i", self.name)
-
-
 @pytest.fixture
-def filled(place: Place) -> Filled:
-    made = Filled(place.target, place.index)
-    with made.open(scheme=SCHEME) as index:
-        index.add({"id": id, "text": text} for id, text in TEXTS.items())
-    return made
+def filled(place: Place) -> Place:
+    """A place with an index of all texts."""
+    fill_index(place, TEXTS, scheme=SCHEME)
+    return place
 
 
-def test_the_hottest_are_found_with_their_exact_sizes(
-    filled: Filled,
-) -> None:
+def test_the_hottest_are_found_with_their_exact_sizes(filled: Place) -> None:
     sizes = true_sizes("minhash")
     large = {f"minhash:{token}": size for token, size in sizes.items() if size > 100}
     assert len(large) > 40
-    with filled.open() as index:
+    with open_index(filled) as index:
         found = index.hot_buckets(None, over=100, sketches=("minhash",))
         assert found.sampled == len(TEXTS)
         assert {bucket.token: bucket.documents for bucket in found.buckets} == large
@@ -111,8 +92,8 @@ def by_one_band(index: esdedup.Index, id: str) -> esdedup.results.Result:
 
 
 @pytest.mark.on_every_server
-def test_a_stop_list_makes_queries_cheaper_and_says_so(filled: Filled) -> None:
-    with filled.open() as index:
+def test_a_stop_list_makes_queries_cheaper_and_says_so(filled: Place) -> None:
+    with open_index(filled) as index:
         before = {n: by_one_band(index, f"d{n}") for n in range(9)}
     for n, result in before.items():
         assert [match.id for match in result.matches] == [f"again{n}"]
@@ -124,7 +105,7 @@ def test_a_stop_list_makes_queries_cheaper_and_says_so(filled: Filled) -> None:
     large = {f"minhash:{t}" for t, size in true_sizes("minhash").items() if size > 100}
     assert shown == large
     assert {line["token"] for line in filled.run("stop").json} == large
-    with filled.open() as index:
+    with open_index(filled) as index:
         assert set(index.meta.stop) == large
         for n in range(9):
             result = by_one_band(index, f"d{n}")
@@ -149,14 +130,14 @@ def test_a_stop_list_makes_queries_cheaper_and_says_so(filled: Filled) -> None:
     assert filled.run("stop", sorted(large)[0].removeprefix("minhash:")).status == 0
     assert len(filled.run("stop").json) == 1
     assert filled.run("stop", "--clear").status == 0
-    with filled.open() as index:
+    with open_index(filled) as index:
         assert index.meta.stop == ()
         assert by_one_band(index, "d0").stopped == 0
 
 
-def test_a_text_of_which_all_is_stopped(filled: Filled) -> None:
+def test_a_text_of_which_all_is_stopped(filled: Place) -> None:
     """It says so, wherever it is looked for; so does what compares as it comes in."""
-    with filled.open() as index:
+    with open_index(filled) as index:
         index.add([{"id": f"bare{n}", "text": ENGLISH} for n in range(2)])
         (bare,) = with_tokens([Document("x", {"text": ENGLISH})], index.meta)
         index.stop_list.replace(list(bare.tokens["minhash"]))
@@ -233,8 +214,7 @@ def test_an_alias_and_a_switch(url: str, name: str) -> None:
     for part in ("a", "b"):
         body = {"aliases": {name: {"is_write_index": part == "b"}}, "mappings": {"_meta": meta}}
         call(url, "PUT", f"/{name}-{part}", body)
-        with esdedup.open(url, f"{name}-{part}") as index:
-            index.add([{"id": part, "text": ENGLISH}])
+        fill_index(Place(url, f"{name}-{part}"), [{"id": part, "text": ENGLISH}])
     with esdedup.open(url, name) as index:
         (bare,) = with_tokens([Document("x", {"text": ENGLISH})], index.meta)
         (_, *rest) = tokens = list(bare.tokens["minhash"])
@@ -253,8 +233,7 @@ def test_an_alias_and_a_switch(url: str, name: str) -> None:
         assert mapping["_meta"]["team"] == "news"
         assert len(mapping["_meta"]["esdedup"]["stop"]) == 11
     Path("new.json").write_text(json.dumps(esdedup.Scheme(seed=9).to_json()))
-    ran = esdedup_command(url, "switch", "-i", name, "--scheme", "new.json")
-    assert ran.status == 0, ran.err
+    ran = esdedup_command(url, "switch", "-i", name, "--scheme", "new.json", status=0)
     assert "The stop list (11 tokens) was of the old scheme and is empty now" in ran.err
     with esdedup.open(url, name) as index:
         assert (index.scheme.seed, index.meta.stop) == (9, ())

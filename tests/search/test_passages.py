@@ -24,6 +24,7 @@ from esdedup.stores.mapping import IndexMeta
 from esdedup.text.normalise import normalise
 from esdedup.text.words import tokenise
 from tests.helpers.commands import call, esdedup_command, fill, run_command, write_lines
+from tests.helpers.indices import attach_index, open_index
 from tests.helpers.places import Place, clusters, ranked, scanned, with_tokens, write
 from tests.unit.text.test_passages import longest_runs
 
@@ -98,9 +99,8 @@ def test_an_index_in_use_gets_passages(place: Place, folder: Path) -> None:
     fill(url, name, {id: {"text": text} for id, text in TEXTS.items()})
     (folder / "scheme.json").write_text(json.dumps(SCHEME.to_json()))
     at = ("--index", name)
-    assert esdedup_command(url, "attach", *at, "--scheme", "scheme.json").status == 0
-    assert esdedup_command(url, "backfill", *at).json[0]["written"] == len(TEXTS)
-    assert esdedup_command(url, "check", *at).status == 0
+    assert attach_index(url, name, "--scheme", "scheme.json") == len(TEXTS)
+    esdedup_command(url, "check", *at, status=0)
     assert ranked(asked(place.open(), TEXTS["p040"]))[0][0] == "p040"
     call(url, "POST", f"/{name}/_update/p040?refresh=true", {"doc": {"text": TEXTS["other"]}})
     assert esdedup_command(url, "check", *at).json[0]["stale"]["count"] == 1
@@ -110,8 +110,7 @@ def test_an_index_in_use_gets_passages(place: Place, folder: Path) -> None:
 
 @pytest.fixture
 def index(place: Place) -> Iterator[esdedup.Index]:
-    with esdedup.open(place.target, place.index, scheme=SCHEME) as opened:
-        opened.create()
+    with open_index(place, scheme=SCHEME) as opened:
         yield opened
 
 
@@ -178,8 +177,7 @@ def test_all_that_share_a_passage_are_found(
     between = "" if joined else " "
     written = {f"d{at}": between.join(text) for at, text in enumerate(texts)}
     asked = between.join(query)
-    with esdedup.open(":memory:", scheme=scheme) as index:
-        index.add({"id": id, "text": text} for id, text in written.items())
+    with open_index(":memory:", written, scheme=scheme) as index:
         result = index.similar(asked, sketch="passages", words=words, k=100)
     every = tokenise(normalise([asked, *written.values()], Normalisation()), Shingling(), 1)
     exact = {}
@@ -251,8 +249,7 @@ def test_stopped_tokens_leave_no_guarantee(index: esdedup.Index) -> None:
     ],
 )
 def test_limits_of_another_measure(limits: dict[str, Any], message: str) -> None:
-    with esdedup.open(":memory:", scheme=SCHEME) as index:
-        index.create()
+    with open_index(":memory:", scheme=SCHEME) as index:
         with pytest.raises(esdedup.UsageError, match=re.escape(message)):
             index.similar("a text", **limits)
         policy = esdedup.DuplicatePolicy("skip", sketch="passages")
@@ -264,7 +261,7 @@ def test_commands_list_passages(folder: Path) -> None:
     (folder / "scheme.json").write_text(json.dumps(SCHEME.to_json()))
     write_lines(folder / "texts.jsonl", [{"id": id, "text": text} for id, text in TEXTS.items()])
     (folder / "article.txt").write_text(TEXTS["copy"])
-    assert run_command("index", "texts.jsonl", "--scheme", "scheme.json").status == 0
+    run_command("index", "texts.jsonl", "--scheme", "scheme.json", status=0)
     asked = ["similar", "--file", "article.txt", "--sketch", "passages"]
     (found,) = run_command(*asked, "--cover", "0.4").json
     assert [match["id"] for match in found["matches"]] == ["copy", "p200", "p040"]
@@ -365,8 +362,7 @@ def test_pairs_of_files_and_of_texts(folder: Path) -> None:
         tuple(sorted((numbers[int(each.left)], numbers[int(each.right)]))): each.similarity
         for each in in_memory
     } == exact
-    done = run_command("clean", "texts.jsonl", *of, "--method", "leader", "--output", "out")
-    assert done.status == 0, done.err
+    run_command("clean", "texts.jsonl", *of, "--method", "leader", "--output", "out", status=0)
     kept = {
         json.loads(each)["id"] for each in (folder / "out/texts.jsonl").read_text().splitlines()
     }
@@ -376,8 +372,7 @@ def test_pairs_of_files_and_of_texts(folder: Path) -> None:
 
 def test_stopped_tokens_and_full_buckets_of_pairs() -> None:
     texts = {f"d{at}": holding(at + 2_000, 0, 40) for at in range(8)}
-    with esdedup.open(":memory:", scheme=SCHEME) as index:
-        index.add({"id": id, "text": text} for id, text in texts.items())
+    with open_index(":memory:", texts, scheme=SCHEME) as index:
         assert len(index.pairs(sketch="passages", cover=0.3)) == 28
         capped = index.pairs(sketch="passages", cover=0.3, max_per_bucket=2)
         assert (len(capped) < 28, capped.recall) == (True, None)

@@ -7,6 +7,8 @@ import pytest
 
 import esdedup
 from tests.helpers.commands import call, esdedup_command, words
+from tests.helpers.indices import fill_index, open_index
+from tests.helpers.places import Place
 
 
 @pytest.fixture
@@ -14,8 +16,9 @@ def name(url: str, name: str) -> str:
     """An index of 40 texts, each twice: of tenant a and, a day later, of tenant b."""
     properties = {"tenant": {"type": "keyword"}, "day": {"type": "date"}}
     call(url, "PUT", f"/{name}", {"mappings": {"properties": properties}})
-    with esdedup.open(url, name) as index:
-        index.add(
+    fill_index(
+        Place(url, name),
+        (
             {
                 "id": f"{tenant}{n}",
                 "text": words(n),
@@ -24,7 +27,8 @@ def name(url: str, name: str) -> str:
             }
             for tenant in "ab"
             for n in range(40)
-        )
+        ),
+    )
     return name
 
 
@@ -60,11 +64,13 @@ def test_conditions(url: str, name: str) -> None:
         found = index.similar(words(5), sketch="simhash", filters=[other])
         assert [match.id for match in found.matches] == ["a5"]
     for wrong in ("[1]", "{", '"x"'):
-        ran = esdedup_command(url, "similar", "-i", name, "--text", "x", "--filter", wrong)
-        assert ran.status == 2
+        ran = esdedup_command(
+            url, "similar", "-i", name, "--text", "x", "--filter", wrong, status=2
+        )
         assert "--filter" in ran.err
-    ran = esdedup_command(url, "similar", "-i", name, "--text", "x y z", "--filter", '{"no": {}}')
-    assert ran.status == 1
+    ran = esdedup_command(
+        url, "similar", "-i", name, "--text", "x y z", "--filter", '{"no": {}}', status=1
+    )
     assert "no" in ran.err
 
 
@@ -72,8 +78,9 @@ def test_many_at_once(url: str, name: str) -> None:
     lines = [{"id": f"a{n}", "text": words(n)} for n in range(40)]
     lines += [{"text": words(7)}, {"id": "x", "body": "no text"}, {"id": "y", "text": "."}]
     Path("q.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "{broken\n")
-    ran = esdedup_command(url, "similar", "-i", name, "--batch", "q.jsonl", "--candidates", "1")
-    assert ran.status == 1
+    ran = esdedup_command(
+        url, "similar", "-i", name, "--batch", "q.jsonl", "--candidates", "1", status=1
+    )
     assert "2 records skipped" in ran.err
     answers = {answer["query"]: answer for answer in ran.json}
     assert len(answers) == len(ran.json) == 42
@@ -82,8 +89,8 @@ def test_many_at_once(url: str, name: str) -> None:
     assert answers["q.jsonl:41"]["truncated"]
     assert answers["y"]["matches"] == []
     assert "texts: More than 1 candidates" in ran.err
-    assert esdedup_command(url, "similar", "-i", name, "--batch", "none.jsonl").status == 2
-    assert esdedup_command(url, "similar", "-i", name, "--batch", "q", "--id", "a").status == 2
+    esdedup_command(url, "similar", "-i", name, "--batch", "none.jsonl", status=2)
+    esdedup_command(url, "similar", "-i", name, "--batch", "q", "--id", "a", status=2)
 
 
 def test_results_collapse_on_the_group(url: str, name: str) -> None:
@@ -98,7 +105,8 @@ def test_results_collapse_on_the_group(url: str, name: str) -> None:
 
 
 def test_a_local_file_has_no_filters(tmp_path: Path) -> None:
-    with esdedup.open(tmp_path / "x.db") as index:
-        index.add([{"id": "1", "text": words(1)}])
-        with pytest.raises(esdedup.UsageError, match="filters"):
-            index.similar(words(1), filters=[{"match_all": {}}])
+    with (
+        open_index(tmp_path / "x.db", {"1": words(1)}) as index,
+        pytest.raises(esdedup.UsageError, match="filters"),
+    ):
+        index.similar(words(1), filters=[{"match_all": {}}])

@@ -1,8 +1,6 @@
 """The same results from all stores; what each must do is in test_store_contract.py."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -14,27 +12,24 @@ from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.jaccard import hamming, jaccard
 from tests.helpers.commands import words
+from tests.helpers.indices import open_index
 from tests.helpers.places import Place
 
 META = IndexMeta(esdedup.Scheme())
-Open = Callable[..., esdedup.Index]
 
 
 @pytest.fixture
-def open_index(place: Place) -> Iterator[Open]:
-    with ExitStack() as stack:
-
-        def open_one(**options: Any) -> esdedup.Index:
-            return stack.enter_context(esdedup.open(place.target, place.index, **options))
-
-        yield open_one
+def signature(request: pytest.FixtureRequest) -> int:
+    """The number of minima that the scheme keeps whole; a test may choose another by parameter."""
+    return int(getattr(request, "param", 0))
 
 
 @pytest.fixture
-def index(open_index: Open) -> esdedup.Index:
-    made = open_index()
-    made.create()
-    return made
+def index(place: Place, signature: int) -> Iterator[esdedup.Index]:
+    kept = [esdedup.Signature(signature)] if signature else []
+    scheme = esdedup.Scheme([esdedup.MinHash(), *kept, esdedup.SimHash()])
+    with open_index(place, scheme=scheme) as index:
+        yield index
 
 
 @pytest.mark.on_every_server
@@ -95,17 +90,8 @@ def test_any_threshold_from_one_index(index: esdedup.Index, threshold: float) ->
     assert index.similar("x y z", sketch="simhash").recall is None
 
 
-@pytest.mark.parametrize("signature", [0, 128])
-def test_the_nearest_however_unlike(open_index: Open, signature: int) -> None:
-    index = open_index(
-        scheme=esdedup.Scheme(
-            [
-                esdedup.MinHash(),
-                *([esdedup.Signature(signature)] if signature else []),
-                esdedup.SimHash(),
-            ]
-        )
-    )
+@pytest.mark.parametrize("signature", [0, 128], indirect=True)
+def test_the_nearest_however_unlike(index: esdedup.Index, signature: int) -> None:
     texts = unlike()
     index.add({"id": f"t{row:03}", "text": text} for row, text in enumerate(texts))
     similarity = brute_force(texts)
@@ -159,8 +145,7 @@ def test_a_truncated_answer_promises_a_lower_bound(index: esdedup.Index) -> None
 
 
 def test_matches_have_positions() -> None:
-    with esdedup.open(":memory:") as index:
-        index.add([{"id": id, "text": "one text of all"} for id in "abc"])
+    with open_index(":memory:", [{"id": id, "text": "one text of all"} for id in "abc"]) as index:
         result = index.similar("one text of all")
     assert [match.id for match in result] == [result[at].id for at in range(3)] == ["a", "b", "c"]
     assert result[1:] == [result[1], result[-1]] == result.matches[1:]

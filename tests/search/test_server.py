@@ -16,6 +16,7 @@ from esdedup.groups.marks import mark_groups
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.text.jaccard import jaccard
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, run_command, words
+from tests.helpers.indices import open_index
 from tests.helpers.places import Place, clusters
 
 SCHEME = Scheme([Server()])
@@ -44,8 +45,7 @@ def exact(left: str, right: str) -> float:
 
 @pytest.fixture
 def index(place: Place) -> Iterator[esdedup.Index]:
-    with esdedup.open(place.target, place.index, scheme=SCHEME) as opened:
-        opened.create()
+    with open_index(place, scheme=SCHEME) as opened:
         yield opened
 
 
@@ -101,7 +101,7 @@ def test_an_index_in_use_gets_tokens(place: Place) -> None:
     refused = esdedup_command(url, *attach)
     assert (refused.status, "pass --yes" in refused.err) == (2, True)
     assert esdedup_command(url, "check", "--index", name).json[0]["attached"] is False
-    assert esdedup_command(url, *attach, "--yes").status == 0
+    esdedup_command(url, *attach, "--yes", status=0)
     again = esdedup_command(url, *attach)
     assert (again.status, "attached already" in again.out) == (0, True)
     checked = esdedup_command(url, "check", "--index", name)
@@ -138,8 +138,7 @@ def test_several_fields_and_lists_are_one_text(place: Place) -> None:
     mappings = {"properties": {**properties, "meta": {"properties": {"tags": {"type": "keyword"}}}}}
     call(url, "PUT", f"/{name}", {"mappings": mappings})
     fields = [f"--text-field={each}" for each in ("title", "meta.tags", "body")]
-    attached = esdedup_command(url, "attach", "--index", name, *fields, "--server", "--yes")
-    assert attached.status == 0, attached.err
+    esdedup_command(url, "attach", "--index", name, *fields, "--server", "--yes", status=0)
     texts = {}
     for at in range(60):
         own, other = edited(draw, "en", draw.choice([20, 60]), draw.randrange(3))
@@ -160,7 +159,7 @@ def test_several_fields_and_lists_are_one_text(place: Place) -> None:
         similarity = index.similar(texts["d0"]).matches[0].similarity
         assert similarity == exact(texts["d0"], index.query(id="d0").text)
         assert index.get("d0").source.keys() == {"title", "meta", "body"}
-    assert esdedup_command(url, "check", "--index", name).status == 0
+    esdedup_command(url, "check", "--index", name, status=0)
 
 
 @clusters
@@ -174,8 +173,7 @@ def test_pairs_groups_and_dedup_read_the_texts(place: Place, index: esdedup.Inde
     assert (report.created, report.failed) == (len(texts), 0)
     assert index.add([{"id": "c3", "text": texts["c3"]}]).unchanged == 1
     assert all_documents(url, name)["c3"] == {"id": "c3", "text": texts["c3"]}
-    with esdedup.open(":memory:") as local:
-        local.add({"id": id, "text": text} for id, text in texts.items())
+    with open_index(":memory:", texts) as local:
         for threshold in (0.5, 0.8):
             found = index.pairs(threshold=threshold)
             assert [*found] == [*local.pairs(threshold=threshold)]
@@ -256,8 +254,7 @@ def test_explain_reads_the_tokens_of_the_server(place: Place, index: esdedup.Ind
 def test_next_indices_get_tokens_by_the_template(place: Place) -> None:
     url, name = str(place.target), place.index
     described = ["--index", name, "--server", "--text-field", "message"]
-    made = esdedup_command(url, "template", *described, "--install")
-    assert made.status == 0
+    esdedup_command(url, "template", *described, "--install", status=0)
     template: dict[str, Any] = {"index_patterns": [f"{name}-*"], "composed_of": [f"esdedup-{name}"]}
     template["template"] = {"settings": {"number_of_replicas": 0}, "aliases": {name: {}}}
     call(url, "PUT", f"/_index_template/{name}", {**template, "priority": 500})
@@ -273,7 +270,7 @@ def test_next_indices_get_tokens_by_the_template(place: Place) -> None:
             assert found == [each for each in texts if texts[each] == texts[id]]
         assert index.group().groups.duplicates == 20
         assert index.explain("d0", "d1").similarity == 1.0
-    assert esdedup_command(url, "check", "--index", name).status == 0
+    esdedup_command(url, "check", "--index", name, status=0)
 
 
 @clusters
@@ -305,8 +302,9 @@ def test_tokens_of_the_server_and_of_the_client_in_one_index(place: Place) -> No
 @pytest.mark.parametrize("place", ["opensearch"], indirect=True)
 def test_words_are_those_of_the_tokenizer(place: Place) -> None:
     scheme = Scheme([Server(tokenizer="whitespace")])
-    with esdedup.open(place.target, place.index, scheme=scheme) as index:
-        index.add([{"id": "1", "text": "one-two three-four five-six"}])
+    with open_index(
+        place, [{"id": "1", "text": "one-two three-four five-six"}], scheme=scheme
+    ) as index:
         assert len(index.similar("one-two three-four five-six")) == 1
         # Six words here, and three for the server.
         assert exact("one-two three-four five-six", "one two three four five six") == 1.0
@@ -322,7 +320,7 @@ def test_a_local_file_computes_no_tokens(folder: Path) -> None:
     (folder / "texts.jsonl").write_text(
         '{"id": "1", "text": "a b c"}\n{"id": "2", "text": "a b c"}\n'
     )
-    assert run_command("scheme", "--server", "-o", "server.json").status == 0
+    run_command("scheme", "--server", "-o", "server.json", status=0)
     refused = run_command("index", "texts.jsonl", "--server", "--scheme", "server.json")
     assert (refused.status, "--server can't be combined" in refused.err) == (2, True)
     # Files have no server: their texts are compared by what reaches the recall.

@@ -11,6 +11,7 @@ import esdedup
 from esdedup import Query, UsageError
 from esdedup.sketch.within import Within
 from tests.helpers.commands import run_command, write_lines
+from tests.helpers.indices import open_index
 from tests.helpers.places import Place
 from tests.helpers.scoped_documents import (
     SCOPES,
@@ -39,8 +40,7 @@ def matches_of(documents: list[dict[str, Any]], within: Sequence[str]) -> dict[i
 
 @pytest.mark.on_every_server
 def test_matches_are_those_of_the_scope(place: Place, documents: list[dict[str, Any]]) -> None:
-    with esdedup.open(place.target, place.index) as index:
-        index.add(documents)
+    with open_index(place, documents) as index:
         for within in SCOPES:
             expected = matches_of(documents, within)
             for row in range(0, len(documents), 9):
@@ -63,8 +63,7 @@ def test_copies_of_other_scopes_do_not_crowd_out_a_match(place: Place) -> None:
         {"id": str(row), "text": text, "tenant": row // 2, "date": f"20{row // 20:02}-01-01"}
         for row in range(400)
     ]
-    with esdedup.open(place.target, place.index) as index:
-        index.add(documents)
+    with open_index(place, documents) as index:
         for within in ("tenant", ["tenant", "date:1d"]):
             result = index.similar(id="399", within=within, candidates=30)
             assert [match.id for match in result.matches] == ["398"]
@@ -84,9 +83,10 @@ def test_a_batch_is_searched_in_the_scope_of_each_record(place: Place, folder: P
     write_lines(folder / "index.jsonl", records)
     write_lines(folder / "queries.jsonl", [*records[1:], {"id": "4", "text": text}])
     target = place.options
-    assert run_command("index", "index.jsonl", *target).status == 0
-    ran = run_command("similar", *target, "--batch", "queries.jsonl", "--within", "source")
-    assert ran.status == 0
+    run_command("index", "index.jsonl", *target, status=0)
+    ran = run_command(
+        "similar", *target, "--batch", "queries.jsonl", "--within", "source", status=0
+    )
     answers = [json.loads(line) for line in ran.out.splitlines()]
     found = [[match["id"] for match in answer["matches"]] for answer in answers]
     assert found == [[], ["1"], []]
@@ -103,12 +103,10 @@ def test_a_batch_is_searched_in_the_scope_of_each_record(place: Place, folder: P
     ],
 )
 def test_what_has_no_scope_is_refused(place: Place, command: str, reason: str) -> None:
-    with esdedup.open(place.target, place.index) as index:
-        index.add([{"id": "1", "text": "the old bridge", "source": "ap"}])
+    with open_index(place, [{"id": "1", "text": "the old bridge", "source": "ap"}]) as index:
         query = Query("the old bridge")
         with pytest.raises(UsageError, match="a text has no fields"):
             index.similar_many([query], esdedup.Limits(within=Within.parse("source")))
     name, *options = command.split()
-    ran = run_command(name, *place.options, *options, "--within", "source")
-    assert ran.status == 2
+    ran = run_command(name, *place.options, *options, "--within", "source", status=2)
     assert reason in ran.err

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from esdedup.admin.roles import RIGHTS, ROLES, ROLES_PATHS, Needs, role, role_of
-from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.commands import words, write_lines
 from tests.security.scenarios import (
     CLEAN,
     DECONTAMINATE,
@@ -228,19 +228,3 @@ def test_check_prints_a_role_that_the_server_takes(secured: Secured, name: str) 
     path = ROLES_PATHS[secured.product]
     assert f"PUT /{path}/" in ran.err
     secured.make_user(name, ran.json[0])
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ("--role dance --product opensearch", "index-new, similar"),
-        ("--role pairs", "name the product"),
-        ("--role dedup-move --product opensearch", "give --to"),
-        ("--product opensearch", "require --role"),
-    ],
-)
-def test_wrong_uses_of_check_role(options: str, said: str) -> None:
-    ran = run_command("check", "-i", "news", *options.split())
-    assert ran.status == 2
-    assert said in ran.err
-    assert ran.out == ""

@@ -21,6 +21,8 @@ from esdedup.spark.cluster import read_index, write_groups
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, ConnectionSettings
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
+from tests.helpers.indices import fill_index, open_index
+from tests.helpers.places import Place
 from tests.helpers.processes import await_true
 from tests.servers.node import Node
 from tests.servers.proxy import Answer, Proxy, Received, point_in, product_of
@@ -37,8 +39,9 @@ NOTHING: dict[str, Any] = {"group": None, "original": None, "similarity": None}
 def made(url: str, name: str, documents: int) -> None:
     """Make an index of documents that are unlike each other."""
     call(url, "PUT", f"/{name}", {"settings": SHARDS})
-    with esdedup.open(url, name) as index:
-        index.add({"id": f"d{n}", "text": words(n, 10), "n": n} for n in range(documents))
+    fill_index(
+        Place(url, name), ({"id": f"d{n}", "text": words(n, 10), "n": n} for n in range(documents))
+    )
 
 
 def ours(url: str, name: str) -> dict[str, dict[str, Any]]:
@@ -76,8 +79,9 @@ def test_documents_are_read_once(
 ) -> None:
     call(url, "PUT", f"/{name}", {"settings": SHARDS})
     odd = {"day": 0, "m": [1, 2], "tag": "a", "o": {"p": "q"}}
-    with esdedup.open(url, name) as index:
-        index.add({"id": f"d{n}", "text": words(n, 10)} for n in range(60))
+    with open_index(
+        Place(url, name), ({"id": f"d{n}", "text": words(n, 10)} for n in range(60))
+    ) as index:
         index.add([{"id": "odd", "text": "some words of it", **odd}])
         scanned = index.store.scan(["text"], index.meta)
         expected = {each.id: each.source for page in scanned for each in page}
@@ -105,11 +109,15 @@ def test_documents_are_read_once(
 
 def test_an_index_is_grouped_by_its_scheme(spark: SparkSession, url: str, name: str) -> None:
     scheme = esdedup.Scheme(shingling=esdedup.Shingling("char", 4))
-    with esdedup.open(url, name, scheme=scheme, text_field=["title", "body"]) as index:
-        index.add(
+    with open_index(
+        Place(url, name),
+        (
             {"id": str(n), "title": words(n % 40, 4), "body": f"{words(n % 40, 12)} {n}", "n": n}
             for n in range(100)
-        )
+        ),
+        scheme=scheme,
+        text_field=["title", "body"],
+    ) as index:
         local = index.groups(threshold=0.7, keep="last:n")
         df = read_index(spark, url, name, fields=["n"])
         found = groups(df.withColumn("n", df["n"].cast("int")), threshold=0.7, keep="last:n")
@@ -132,10 +140,10 @@ def test_documents_of_one_id_in_two_indices_are_two(
         aliases = {name: {"is_write_index": is_written}}
         body = {"settings": SHARDS, "mappings": mappings, "aliases": aliases}
         call(url, "PUT", f"/{index_name}", body)
-    assert esdedup_command(url, "attach", "-i", name, "--text-field", "text").status == 0
+    esdedup_command(url, "attach", "-i", name, "--text-field", "text", status=0)
     fill(url, first, {"1": {"text": words(1), "o": {"p": 1}}, "2": {"text": words(2)}})
     fill(url, second, {"1": {"text": words(1).upper(), "o": {"p": 2}}, "3": {"text": words(2)}})
-    assert esdedup_command(url, "backfill", "-i", name).status == 0
+    esdedup_command(url, "backfill", "-i", name, status=0)
     df = read_index(spark, url, name, fields=["o.p"], slices=3)
     rows = {row["id"]: row["o.p"] for row in df.collect()}
     assert rows == {f"{first}/1": "1", f"{second}/1": "2", "2": None, "3": None}

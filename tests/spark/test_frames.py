@@ -27,6 +27,8 @@ from esdedup.spark import SparkResult, dedup, groups, pairs, write_groups
 from esdedup.spark.documents import numbered as numbered_documents
 from esdedup.spark.pair_jobs import compare, plan_of
 from esdedup.spark.tables import JobTables
+from tests.helpers.commands import read_lines
+from tests.helpers.indices import open_index
 from tests.helpers.vectors import clustered
 from tests.spark.sizes import pairing_sizes
 
@@ -38,7 +40,7 @@ Row = dict[str, Any]
 
 
 def read(path: Path) -> list[Row]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return read_lines(path)
 
 
 def frame(spark: SparkSession, rows: Sequence[Row], parts: int = 2) -> DataFrame:
@@ -120,8 +122,9 @@ def test_groups_of_the_articles(
     ]
     again = [{"id": f"{row['id']} again", "text": row["text"].upper()} for row in rows[:5]]
     rows += [{**row, "at": hours[0], "size": None} for row in again]
-    with esdedup.open(tmp_path / "index.db") as index:
-        index.add({**row, "at": row.get("at", hours[0]).isoformat()} for row in rows)
+    with open_index(
+        tmp_path / "index.db", ({**row, "at": row.get("at", hours[0]).isoformat()} for row in rows)
+    ) as index:
         spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
         found = groups(frame(spark, rows), scheme=index.meta, **options)
         assert marks_of(found) == marks(index.groups(**options))
@@ -132,8 +135,7 @@ def test_executors_weigh_words_as_the_index_does(spark: SparkSession, tmp_path: 
     weights = esdedup.weights([row["text"] for row in rows], features=1)
     scheme = Scheme([esdedup.SimHash(feature_size=1, weights=weights)])
     options = {"sketch": "simhash", "distance": 7}
-    with esdedup.open(tmp_path / "index.db", scheme=scheme) as index:
-        index.add(rows)
+    with open_index(tmp_path / "index.db", rows, scheme=scheme) as index:
         local = index.groups(**options)  # type: ignore[arg-type]
     found = groups(frame(spark, rows), scheme=scheme, **options)  # type: ignore[arg-type]
     assert local.duplicates > 3
@@ -143,8 +145,7 @@ def test_executors_weigh_words_as_the_index_does(spark: SparkSession, tmp_path: 
 
 def test_a_stop_list_and_a_least_number_of_bands_hold(spark: SparkSession, tmp_path: Path) -> None:
     rows = numbered(f"{text[:150]} {BOILERPLATE}" for text in planted(300)[0])
-    with esdedup.open(tmp_path / "index.db") as index:
-        index.add(rows)
+    with open_index(tmp_path / "index.db", rows) as index:
         index.stop_list.replace(
             [bucket.token for bucket in index.hot_buckets(2, sketches=["minhash"]).buckets]
         )

@@ -39,8 +39,7 @@ WRONG = [
 
 @pytest.mark.parametrize("url", WRONG)
 def test_a_wrong_address_is_refused(url: str) -> None:
-    ran = run_command("stats", environment={"ESDEDUP_URL": url})
-    assert ran.status == 2
+    ran = run_command("stats", environment={"ESDEDUP_URL": url}, status=2)
     assert ran.err.startswith("Error: URL '")
     assert len(ran.err.splitlines()) == 1
     assert "use http://host:port" in ran.err

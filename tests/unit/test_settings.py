@@ -16,6 +16,7 @@ from esdedup.groups.groups import GroupingSettings
 from esdedup.index import indices
 from esdedup.sketch.limits import PairSettings, QuerySettings
 from esdedup.stores.connection import ConnectionSettings, connection_to
+from tests.helpers.indices import open_index
 from tests.helpers.packages import imported
 
 CALLS: dict[Callable[..., object], type] = {
@@ -125,10 +126,8 @@ def check_call(call: Callable[..., object], keywords: type) -> None:
 def test_a_setting_beside_the_whole_is_an_error(
     call: Callable[[Index], object], message: str
 ) -> None:
-    with esdedup.open(":memory:") as index:
-        index.add(["a b c"])
-        with pytest.raises(UsageError, match=message):
-            call(index)
+    with open_index(":memory:", ["a b c"]) as index, pytest.raises(UsageError, match=message):
+        call(index)
 
 
 def test_a_connection_is_to_one_address_or_to_several() -> None:

@@ -15,6 +15,8 @@ from esdedup.stores.elastic.answers import Action, AnswerReader
 from esdedup.stores.elastic.bulk import write_actions
 from esdedup.stores.elastic.retry import Retries
 from tests.helpers.commands import call
+from tests.helpers.indices import open_index
+from tests.helpers.places import Place
 from tests.servers.node import Node
 
 NAME = "bulk"
@@ -24,8 +26,7 @@ NAME = "bulk"
 def index(killable: Node) -> Iterator[esdedup.Index]:
     """An index on a node that takes requests of at most 10 MB."""
     policy = BulkPolicy(bytes=30_000_000)
-    with esdedup.open(killable.url, NAME, policy=policy, retry_for=0.1) as made:
-        made.create()
+    with open_index(Place(killable.url, NAME), policy=policy, retry_for=0.1) as made:
         yield made
 
 

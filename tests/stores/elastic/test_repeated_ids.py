@@ -1,14 +1,13 @@
 """Documents of one id in several indices behind one name, such as after a rollover."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import esdedup
 from esdedup.exceptions import UsageError
-from tests.helpers.commands import all_documents, call, esdedup_command, fill
+from tests.helpers.commands import all_documents, call, esdedup_command, fill, read_lines
+from tests.helpers.indices import attach_index
 
 TEXT = "the council met on monday and voted for a new bridge over the river near town"
 OTHER = "a small bakery opens early in the morning and sells fresh bread to all its neighbours"
@@ -32,8 +31,7 @@ def generations(url: str, name: str) -> tuple[str, str]:
     }
     fill(url, first, older)
     fill(url, second, newer)
-    assert esdedup_command(url, "attach", "-i", name, "--text-field", "text").status == 0
-    assert esdedup_command(url, "backfill", "-i", name).json[0]["written"] == 4
+    assert attach_index(url, name, "--text-field", "text") == 4
     return first, second
 
 
@@ -108,12 +106,12 @@ def test_the_newest_stays_and_the_other_is_restored_into_its_index(
         "--log",
         "l.jsonl",
     ]
-    assert esdedup_command(url, "dedup", "-i", name, *removal).status == 0
+    esdedup_command(url, "dedup", "-i", name, *removal, status=0)
     assert (sorted(all_documents(url, first)), sorted(all_documents(url, second))) == (
         [],
         ["1", "3"],
     )
-    lines = [json.loads(line) for line in Path("l.jsonl").read_text("utf-8").splitlines()]
+    lines = read_lines("l.jsonl")
     (entry, *_) = [line["planned"] for line in lines if "planned" in line]
     assert (entry["id"], entry["index"], entry["full_id"]) == ("1", first, f"{first}/1")
     undone = esdedup_command(url, "undo", "-i", name, "l.jsonl", "--yes", "--json")
@@ -137,11 +135,11 @@ def test_marks_name_the_index_and_are_removed(
     assert "1 document has the id of a document in another index, first '1'" in checked.err
     (of_first, of_second) = checked.json
     assert of_first["original_gone"]["count"] == of_second["original_gone"]["count"] == 0
-    assert esdedup_command(url, "check", "-i", second, "--json").status == 0
+    esdedup_command(url, "check", "-i", second, "--json", status=0)
     marks = ["--action", "mark", "--apply", "--yes", "--log", "m.jsonl", "--keep", "newest:date"]
-    assert esdedup_command(url, "dedup", "-i", name, *marks).status == 0
+    esdedup_command(url, "dedup", "-i", name, *marks, status=0)
     assert all_documents(url, first)["1"]["esdedup"]["original"] == f"{second}/1"
-    assert esdedup_command(url, "undo", "-i", name, "m.jsonl", "--yes").status == 0
+    esdedup_command(url, "undo", "-i", name, "m.jsonl", "--yes", status=0)
     assert all_documents(url, first)["1"]["esdedup"]["group"] == f"{first}/1"
     assert before[0]["1"]["text"] == all_documents(url, first)["1"]["text"]
 
@@ -153,10 +151,10 @@ def test_documents_are_moved_with_their_indices_in_their_ids(
     first, second = generations
     before = all_documents(url, first), all_documents(url, second)
     moved = ["--action", "move", "--to", f"{name}-moved", "--apply", "--yes", "--log", "v.jsonl"]
-    assert esdedup_command(url, "dedup", "-i", name, *moved).status == 0
+    esdedup_command(url, "dedup", "-i", name, *moved, status=0)
     assert sorted(all_documents(url, f"{name}-moved")) == ["3", f"{second}/1"]
     assert sorted(all_documents(url, second)) == []
-    assert esdedup_command(url, "undo", "-i", name, "v.jsonl", "--yes").status == 0
+    esdedup_command(url, "undo", "-i", name, "v.jsonl", "--yes", status=0)
     assert (all_documents(url, first), all_documents(url, second)) == before
     assert all_documents(url, f"{name}-moved") == {}
 
@@ -168,7 +166,7 @@ def test_a_document_is_restored_though_another_index_has_its_id_by_then(
     first, second = generations
     removal = ["--threshold", "0.7", "--keep", "newest:date", "--action", "delete"]
     removal += ["--apply", "--yes", "--log", "l.jsonl"]
-    assert esdedup_command(url, "dedup", "-i", name, *removal).status == 0
+    esdedup_command(url, "dedup", "-i", name, *removal, status=0)
     assert all_documents(url, first) == {}
     fill(url, second, {"2": {"text": OTHER, "date": "2026-03-01"}})
     undone = esdedup_command(url, "undo", "-i", name, "l.jsonl", "--yes", "--json")
@@ -200,6 +198,6 @@ def test_originals_with_their_indices_are_found_behind_a_filter(
     scope = {"filter": {"exists": {"field": "text"}}}
     actions = [{"add": {"index": index, "alias": f"{name}-f", **scope}} for index in generations]
     call(url, "POST", "/_aliases", {"actions": actions})
-    assert esdedup_command(url, "group", "-i", f"{name}-f").status == 0
+    esdedup_command(url, "group", "-i", f"{name}-f", status=0)
     checked = esdedup_command(url, "check", "-i", f"{name}-f", "--json")
     assert [found["original_gone"]["count"] for found in checked.json] == [0, 0]

@@ -11,10 +11,11 @@ from email.utils import format_datetime
 
 import pytest
 
-import esdedup
 from esdedup.exceptions import StoreUnavailable
 from esdedup.stores.elastic.retry import Retries
-from tests.helpers.commands import esdedup_command, run_command, words
+from tests.helpers.commands import esdedup_command, words
+from tests.helpers.indices import open_index
+from tests.helpers.places import Place
 from tests.helpers.processes import start_command
 from tests.servers.node import Node
 from tests.servers.ports import free_port
@@ -71,14 +72,6 @@ def test_the_time_runs_out() -> None:
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("text", ["m", "5 minutes", "-1s", "1d", "nan", "1e3"])
-def test_texts_that_are_no_times(text: str) -> None:
-    wrong = run_command("stats", "--url", "http://h:1", "--retry-for", text)
-    assert wrong.status == 2
-    assert "--retry-for" in wrong.err
-    assert "30s, 5m, 1h or 0" in wrong.err
-
-
 def test_the_first_request_is_sent_again(proxy: Proxy, name: str) -> None:
     for status in (429, 502, 503):
         proxy.answer_next(1, unavailable(status))
@@ -90,8 +83,9 @@ def test_the_first_request_is_sent_again(proxy: Proxy, name: str) -> None:
 
 
 def test_every_request_is_sent_again(proxy: Proxy, name: str) -> None:
-    with esdedup.open(proxy.url, name) as index:
-        index.add([{"id": "1", "text": words(1)}, {"id": "2", "text": words(1)}])
+    with open_index(
+        Place(proxy.url, name), [{"id": "1", "text": words(1)}, {"id": "2", "text": words(1)}]
+    ) as index:
         works: dict[str, Callable[[], bool]] = {
             "/_stats/store": lambda: index.statistics().documents == 2,
             "/_mget": lambda: index.get("1").id == "1",

@@ -13,6 +13,8 @@ from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import delete, update
 from esdedup.stores.elastic.store import ClusterStore
 from tests.helpers.commands import call, words
+from tests.helpers.indices import open_index
+from tests.helpers.places import Place
 from tests.servers.proxy import Answer, Proxy, Received, point_in, product_of
 
 
@@ -139,8 +141,7 @@ def test_an_alias_that_gets_another_index(url: str, name: str, index: esdedup.In
 def test_a_full_disk_ends_a_run_after_the_time_to_retry(url: str, name: str) -> None:
     records = [{"id": f"d{n}", "text": words(n)} for n in range(60)]
     policy = BulkPolicy(actions=10)
-    with esdedup.open(url, name, policy=policy, retry_for=1) as index:
-        index.create()
+    with open_index(Place(url, name), policy=policy, retry_for=1) as index:
         # The server sets it above the flood stage watermark.
         block = "index.blocks.read_only_allow_delete"
         call(url, "PUT", f"/{name}/_settings", {block: True})

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 import esdedup
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.fuzz import fuzz
+from tests.helpers.indices import fill_index, open_index
+from tests.helpers.places import Place
 from tests.helpers.processes import at_once
 
 
@@ -21,8 +23,9 @@ from tests.helpers.processes import at_once
 def ours(folder: Path) -> Path:
     """A file of ours that holds documents, their marks and their listed tokens, and is closed."""
     path = folder / "ours.db"
-    with esdedup.open(path, "news") as index:
-        index.add([{"id": f"d{n}", "text": words(n // 2, 30)} for n in range(60)])
+    with open_index(
+        Place(path, "news"), [{"id": f"d{n}", "text": words(n // 2, 30)} for n in range(60)]
+    ) as index:
         index.group()
         index.similar(words(1, 30))
     return path
@@ -54,8 +57,7 @@ def test_a_file_of_another_program_is_left_as_it_is(
     write_lines(folder / "more.jsonl", [{"id": "a", "text": "one two three"}])
     before = digest(path), names(folder)
     for command in ("index more.jsonl", "pairs", "similar --id a"):
-        ran = run_command(*command.split(), "--db", str(path))
-        assert ran.status == 1, ran
+        ran = run_command(*command.split(), "--db", str(path), status=1)
         assert f"{path}: it is a SQLite file of another program" in ran.err
         assert (digest(path), names(folder)) == before
 
@@ -65,8 +67,7 @@ def test_an_empty_file_becomes_ours(folder: Path) -> None:
     path.touch(mode=0o640)
     assert "does not exist" in run_command("stats", "--db", str(path)).err
     assert path.stat().st_size == 0
-    with esdedup.open(path) as index:
-        index.add([{"id": "a", "text": "one two three"}])
+    fill_index(path, [{"id": "a", "text": "one two three"}])
     assert path.stat().st_mode & 0o777 == 0o640
 
 
@@ -80,12 +81,12 @@ def test_files_that_hold_documents_are_the_owners_only(folder: Path) -> None:
         path.chmod(0o644)
     before = os.umask(0)
     try:
-        assert run_command("index", "articles.jsonl", "equal.jsonl").status == 1
+        run_command("index", "articles.jsonl", "equal.jsonl", status=1)
         index = esdedup.open("esdedup.db")
         index.add([{"id": "b", "text": "four five six"}])
         assert {"esdedup.db-wal", "esdedup.db-shm"} < set(names(folder))
-        assert run_command("report").status == 0
-        assert run_command("dedup", "--apply", "--action", "delete", "--yes").status == 0
+        run_command("report", status=0)
+        run_command("dedup", "--apply", "--action", "delete", "--yes", status=0)
         modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
         index.close()
     finally:
@@ -155,8 +156,7 @@ def test_rows_that_we_did_not_write_are_told(ours: Path, change: str, commands: 
     db.close()
     write_lines(Path("d4.jsonl"), [{"id": "d4", "text": "one two three"}])
     for command in commands:
-        ran = run_command(*command.split(), "--index", "news", "--db", str(ours))
-        assert ran.status == 1, ran
+        ran = run_command(*command.split(), "--index", "news", "--db", str(ours), status=1)
         assert f"{ours}: it is damaged" in ran.err
         assert ".recover" in ran.err
 
@@ -165,8 +165,7 @@ def test_rows_that_we_did_not_write_are_told(ours: Path, change: str, commands: 
 
 
 def test_threads_share_a_store(folder: Path) -> None:
-    with esdedup.open(folder / "shared.db") as index:
-        index.create()
+    with open_index(folder / "shared.db") as index:
 
         def work(name: int) -> None:
             for n in range(5):
@@ -182,10 +181,8 @@ def test_threads_share_a_store(folder: Path) -> None:
 def test_a_file_that_went_takes_no_more_writes(tmp_path: Path, ending: str, loss: str) -> None:
     path, copy = tmp_path / "a.db", tmp_path / "b.db"
     gone = Path(f"{path}{ending}")
-    with esdedup.open(copy) as copied:
-        copied.add(["someone else's"])
-    with esdedup.open(path) as index:
-        index.add(["a first text", "a second text"])
+    fill_index(copy, ["someone else's"])
+    with open_index(path, ["a first text", "a second text"]) as index:
         if loss == "replace":
             copy.rename(gone)
         elif loss == "move":
@@ -207,10 +204,8 @@ def test_a_file_that_went_takes_no_more_writes(tmp_path: Path, ending: str, loss
 
 def test_a_copy_beside_the_log_of_another_file_is_told(tmp_path: Path) -> None:
     path, copy = tmp_path / "a.db", tmp_path / "b.db"
-    with esdedup.open(copy) as copied:
-        copied.add(["the text of the copy"])
-    with esdedup.open(path) as index:
-        index.add([f"text number {n} of {n * 7}" for n in range(300)])
+    fill_index(copy, ["the text of the copy"])
+    with open_index(path, [f"text number {n} of {n * 7}" for n in range(300)]) as index:
         # As a kill leaves them.
         contents = {file: file.read_bytes() for file in (path, Path(f"{path}-wal"))}
     for file, content in contents.items():

@@ -9,6 +9,7 @@ import pytest
 import esdedup
 from esdedup.stores import LocalStore
 from esdedup.stores.sqlite.sizes import StoreSizes
+from tests.helpers.indices import open_index
 
 TEXT = "the council met on monday and voted for a new bridge over the river near the old town"
 PROGRAM = """
@@ -35,8 +36,7 @@ def test_counting_finds_what_sorting_finds(folder: Path) -> None:
         }
         for n in range(400)
     ]
-    with esdedup.open(folder / "a.db") as index:
-        index.add(rows)
+    with open_index(folder / "a.db", rows) as index:
         index.delete([f"d{n}" for n in range(0, 400, 7)])
         queries = [(text, k) for text in (TEXT, rows[5]["text"]) for k in (3, 50)]
 
@@ -60,8 +60,9 @@ def test_counting_finds_what_sorting_finds(folder: Path) -> None:
 
 @pytest.mark.nightly
 def test_a_full_bucket_takes_bytes_a_document_and_not_hundreds(folder: Path) -> None:
-    with esdedup.open(folder / "a.db") as index:
-        index.add({"id": f"d{n}", "text": TEXT} for n in range(600_000))
+    with open_index(
+        folder / "a.db", ({"id": f"d{n}", "text": TEXT} for n in range(600_000))
+    ) as index:
         index.similar(TEXT)
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(folder / "a.db"), TEXT],

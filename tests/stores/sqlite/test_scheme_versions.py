@@ -11,6 +11,7 @@ from esdedup.exceptions import SchemeMismatch
 from esdedup.sketch.sketch import text_digests
 from esdedup.text.characters import VERSIONS
 from esdedup.text.normalise import normalise
+from tests.helpers.indices import fill_index, open_index
 
 FOLDER = Path(__file__).parents[2] / "unit" / "sketch"
 TEXTS = json.loads((FOLDER / "golden_4.json").read_text("utf-8"))["texts"]
@@ -20,10 +21,14 @@ TEXTS = json.loads((FOLDER / "golden_4.json").read_text("utf-8"))["texts"]
 def test_an_index_keeps_the_version_of_its_scheme(version: int, tmp_path: Path) -> None:
     file = tmp_path / "a.db"
     texts = [text for text in TEXTS if text.strip()]
-    with esdedup.open(file, scheme=Scheme(version=version)) as index:
-        index.add({"id": str(row), "text": text} for row, text in enumerate(texts[::2]))
-    with esdedup.open(file) as index:
-        index.add({"id": f"later{row}", "text": text} for row, text in enumerate(texts[1::2]))
+    fill_index(
+        file,
+        ({"id": str(row), "text": text} for row, text in enumerate(texts[::2])),
+        scheme=Scheme(version=version),
+    )
+    with open_index(
+        file, ({"id": f"later{row}", "text": text} for row, text in enumerate(texts[1::2]))
+    ) as index:
         assert index.scheme == Scheme(version=version)
         stored = [index.get(str(row)).source["esdedup"] for row in range(len(texts[::2]))]
         assert {tokens["scheme"] for tokens in stored} == {index.scheme.id}

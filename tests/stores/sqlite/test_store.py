@@ -20,6 +20,7 @@ from esdedup.stores import LocalStore
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.sizes import StoreSizes
 from tests.helpers.commands import words
+from tests.helpers.indices import open_index
 from tests.helpers.places import META, ask, document, query, ranked, with_tokens
 
 WRITER = """
@@ -237,7 +238,9 @@ def test_candidates_of_a_full_bucket_are_compared_as_they_are_now(
 
 def test_candidates_of_a_query_in_several_pieces_are_counted_once(path: Path) -> None:
     notice = words(1, 60)
-    with esdedup.open(path, scheme=esdedup.Scheme((esdedup.Signature(2_000),))) as index:
-        index.create()
-        index.add([f"{notice} {words(n, 9)}" for n in range(100)])
+    with open_index(
+        path,
+        [f"{notice} {words(n, 9)}" for n in range(100)],
+        scheme=esdedup.Scheme((esdedup.Signature(2_000),)),
+    ) as index:
         assert index.similar(notice, threshold=None, k=3).candidates == 100

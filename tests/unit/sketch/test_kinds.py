@@ -21,6 +21,7 @@ from esdedup.sketch.sketch import sketch, stored_values, token_fields
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64
 from esdedup.text.words import tokenise
+from tests.helpers.indices import open_index
 
 PACKAGE = Path(esdedup.__file__).parent
 MAY_NAME = {"__init__.py", "sketch/scheme.py", "cli/commands/scheme.py", "cli/options.py"}
@@ -115,8 +116,11 @@ def test_a_kind_is_one_class_and_one_entry(monkeypatch: pytest.MonkeyPatch) -> N
     scheme = Scheme([MinHash(), Digits(fields=["phash"])])
     assert Scheme.from_json(scheme.to_json()) == scheme
     prints = {"a": 7, "b": 6, "c": 7 << 40, "d": (7 << 40) + 3}
-    with esdedup.open(":memory:", scheme=scheme) as index:
-        index.add({"id": id, "text": f"text {id}", "phash": f"{n:x}"} for id, n in prints.items())
+    with open_index(
+        ":memory:",
+        ({"id": id, "text": f"text {id}", "phash": f"{n:x}"} for id, n in prints.items()),
+        scheme=scheme,
+    ) as index:
         found = index.similar("f", sketch="digits", distance=2)
         assert [(match.id, match.distance) for match in found.matches] == [("a", 1), ("b", 2)]
         pairs = {(each.left, each.right, each.distance) for each in index.pairs(sketch="digits")}

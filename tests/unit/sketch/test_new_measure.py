@@ -21,6 +21,8 @@ from esdedup.text.arrays import F64, I64, Ragged
 from esdedup.text.jaccard import jaccard
 from esdedup.text.passages import winnow
 from tests.helpers.commands import words
+from tests.helpers.indices import open_index
+from tests.helpers.places import Place
 
 
 class Containment(ShingleComparison):
@@ -135,8 +137,9 @@ def kinds() -> Iterator[None]:
 @pytest.fixture
 def index(folder: Path, kinds: None) -> Iterator[esdedup.Index]:
     scheme = Scheme([Triples(), Starts()])
-    with esdedup.open(folder / "documents.db", "documents", scheme=scheme) as opened:
-        opened.add([{"id": id, "text": text} for id, text in DOCUMENTS.items()])
+    with open_index(
+        Place(folder / "documents.db", "documents"), DOCUMENTS, scheme=scheme
+    ) as opened:
         yield opened
 
 
