@@ -163,6 +163,8 @@ class Changing:
         return len(found) - len(plain), len(stale)
 
 
+# Without --all, test_faults.py and test_changing_generations.py have the same faults one by one.
+@pytest.mark.nightly
 def test_on_one_node(killable_elasticsearch: Node) -> None:
     one = Changing([killable_elasticsearch])
     one.job("backfill", "--workers", "2", "--max-rate", "1000", faults=[(kill, 6)])

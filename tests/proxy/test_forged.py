@@ -195,7 +195,6 @@ def written(answer: Any) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.on_every_server
 @functools.partial(fuzz, most=3_000)
 @given(bodies())
 def test_no_forged_value_is_stored(indices: Indices, lines: list[Line]) -> None:
@@ -258,7 +257,6 @@ def post_in_time(url: str, body: bytes, headers: dict[str, str]) -> httpx.Respon
     return answers[-1]
 
 
-@pytest.mark.on_every_server
 def test_long_documents_lose_forged_values(indices: Indices, tmp_path: Path) -> None:
     setup, name = indices.setup, indices.proxied
     long = "word " * (MB // 4)

@@ -80,17 +80,19 @@ def test_bodies_that_cannot_be_read(proxy: Enriching, name: str) -> None:
     assert items(post(url, whole, **GZIP))[3]["result"] == "created"
 
 
+@pytest.mark.parametrize("millions", [5, pytest.param(20, marks=pytest.mark.nightly)])
 def test_packed_values_take_little_memory_and_delay_no_other_client(
-    proxy: Enriching, name: str
+    proxy: Enriching, name: str, millions: int
 ) -> None:
-    many = b'{"text":"a b c","x":[' + b",".join([b"1"] * 15_000_000) + b"]}"
+    numbers = millions * 1_000_000
+    many = b'{"text":"a b c","x":[' + b",".join([b"1"] * numbers) + b"]}"
     marks = json.dumps({"text": "a" + "\u0301\u0316" * 30_000}, ensure_ascii=False).encode()
     bodies = [
         ("_doc/1", many, JSON),
         ("_doc/2", marks, JSON),
         ("_bulk", b'{"index":{}}\n' + many + b"\n", NDJSON),
         ("_bulk", b'{"delete":{"_id":"1"}}\n' * 100_000, NDJSON),
-        ("_bulk", b"\n" * 20_000_000 + b'{"delete":{"_id":"1"}}\n', NDJSON),
+        ("_bulk", b"\n" * numbers + b'{"delete":{"_id":"1"}}\n', NDJSON),
     ]
     waits: list[float] = []
     with ThreadPoolExecutor(1) as other:

@@ -91,7 +91,11 @@ def contents(folder: Path) -> dict[str, bytes]:
         # The run below that resumes has the same files and options.
         pytest.param(lines, [], marks=pytest.mark.nightly),
         (lines, ["--keep", "highest:size", "--against", "held"]),
-        (tables, ["--keep", "longest", "--method", "components", "-t", "0.6"]),
+        # Tables are those of the next case, and components are found in test_frames.py.
+        pytest.param(
+            *(tables, ["--keep", "longest", "--method", "components", "-t", "0.6"]),
+            marks=pytest.mark.nightly,
+        ),
         (tables, ["--keep", "last", "--exact"]),
         # Passages are compared in test_frames.py, and files are written as of other sketches.
         pytest.param(

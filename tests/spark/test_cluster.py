@@ -265,9 +265,15 @@ def kill_executor() -> None:
     os.kill(int(subprocess.run(ps, stdout=subprocess.PIPE, check=True).stdout), signal.SIGKILL)
 
 
-# With --all only, executors are processes of their own.
+# With --all only, executors are processes of their own. That writes of groups survive a server that
+# starts again is shown by tests of `group` too.
 @pytest.mark.parametrize(
-    "killed", ["worker", "server", pytest.param("executor", marks=pytest.mark.nightly)]
+    "killed",
+    [
+        "worker",
+        pytest.param("server", marks=pytest.mark.nightly),
+        pytest.param("executor", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_process_is_killed_while_groups_are_written(
     spark: SparkSession,

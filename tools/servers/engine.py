@@ -18,6 +18,9 @@ from tools.servers.jars import cache_root
 from tools.servers.jdk import Unavailable
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
+ON_DISK = "/var/tmp"
+"""For what is large. The usual folder of temporary files may be in memory."""
+
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 
@@ -63,7 +66,9 @@ def running_engine() -> Iterator[Engine]:
     cache_root().mkdir(parents=True, exist_ok=True)
     with (
         (cache_root() / "engine.lock").open("w") as lock,
-        tempfile.TemporaryDirectory(prefix="esdedup-engine-", ignore_cleanup_errors=True) as home,
+        tempfile.TemporaryDirectory(
+            prefix="esdedup-engine-", dir=ON_DISK, ignore_cleanup_errors=True
+        ) as home,
     ):
         # Two daemons would share a network, as both call it docker0.
         fcntl.flock(lock, fcntl.LOCK_EX)

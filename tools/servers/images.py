@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.servers.containers import IMAGES, PORT
-from tools.servers.engine import Engine
+from tools.servers.engine import ON_DISK, Engine
 from tools.servers.jars import Installation, install
 from tools.servers.jdk import Unavailable
 from tools.servers.settings import (
@@ -130,7 +130,7 @@ def _recipe(server: Installation) -> dict[str, Any]:
 def _need(engine: Engine, base: str) -> None:
     """Make the base of all stand-ins, if this engine lacks it."""
     if not _exists(engine, base):
-        with tempfile.TemporaryDirectory(prefix="esdedup-image-") as scratch:
+        with tempfile.TemporaryDirectory(prefix="esdedup-image-", dir=ON_DISK) as scratch:
             root = Path(scratch) / "root.tar"
             _bootstrap(root)
             engine.docker("import", "--change", f"ENV PATH={PATH}", str(root), base)
