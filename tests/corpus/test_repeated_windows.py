@@ -1,6 +1,7 @@
 """The repeated windows of a corpus, beside a dictionary of all windows."""
 
 import itertools
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from esdedup.cleaning.spans.partitions import Partitions
 from esdedup.cleaning.spans.repeated import RepeatedSpans, Repetition, WindowSearch
-from esdedup.cleaning.spans.windows import window_hashes
+from esdedup.cleaning.spans.windows import anchors_of, window_hashes
 from esdedup.compare.resources import Resources
 from esdedup.text.arrays import Mask, Ragged
 
@@ -124,3 +126,18 @@ def test_a_large_corpus_is_searched_in_partitions(tmp_path: Path) -> None:
     # The last 50 words are those of two documents.
     assert found == [[[150_000, 1_000, 400]]] * 2
     assert not [*tmp_path.iterdir()]
+
+
+def test_anchors_fill_all_partitions_alike(tmp_path: Path) -> None:
+    """Each is sorted in memory: their hashes are small ones, of which the first had 93%."""
+    words = np.random.default_rng(1).integers(0, 1 << 64, 200_000, np.uint64)
+    hashes = anchors_of(Ragged.of_rows([words]), 50).hashes
+    with ExitStack() as opened:
+        partitions = Partitions.of(
+            hashes.size, Resources(tmp_path, memory=hashes.size * 16), opened
+        )
+        partitions.add_by_hash(hashes, np.arange(hashes.size))
+        sizes = [keys.size for keys, _ in partitions.all()]
+    assert len(sizes) == 7
+    assert sum(sizes) == hashes.size
+    assert max(sizes) < 1.2 * min(sizes)

@@ -18,6 +18,7 @@ _BYTES_A_ROW = 112
 """Memory to sort a row of 16 bytes of a partition, while the next one is read."""
 _MOST_PARTITIONS = 200
 """Each has an open file."""
+_LOWER = np.uint64((1 << 32) - 1)
 
 
 class Partitions:
@@ -43,8 +44,11 @@ class Partitions:
         return len(self._files)
 
     def add_by_hash(self, hashes: U64, numbers: I64) -> None:
-        """Add rows to the partitions of their hashes, as keys."""
-        partitions = (hashes >> np.uint64(32)) * np.uint64(len(self)) >> np.uint64(32)
+        """Add rows to the partitions of their hashes, as keys.
+
+        The lower bits choose the partition: anchors have the smallest upper bits of a window.
+        """
+        partitions = (hashes & _LOWER) * np.uint64(len(self)) >> np.uint64(32)
         self.add(partitions.view(np.int64), hashes, numbers)
 
     def add(self, partitions: I64, keys: U64, numbers: I64) -> None:
