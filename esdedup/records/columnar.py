@@ -10,7 +10,7 @@ import itertools
 import json
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +38,9 @@ _FRAMES = {"lz4": b"\x04\x22\x4d\x18", "zstd": b"\x28\xb5\x2f\xfd"}
 _BUFFER_BYTES = 1 << 20
 """Bytes of a column to read at a time. Parquet's reader reads whole columns by default."""
 _SLICE_BYTES = 32 << 20
+_PART_BYTES = 8 << 20
+"""Bytes of rows that are copied together."""
+_ROWS_OF_PART = 1 << 14
 _FEW_ROWS = 32
 """Rows of Parquet that are always read together. Reading one by one takes ten times as long."""
 # pyarrow has no types.
@@ -52,6 +55,8 @@ _Batches = Callable[[list[str], int, int], Iterator[tuple[_Batch, float]]]
 It is called with the names of the columns, and about how many bytes and at most how many rows a
 batch has.
 """
+_Parts = Iterator[_Table]
+"""The rows of a row group or batch, in order."""
 _OpenWriter = Callable[[IO[bytes], _Schema], Any]
 """A function that opens a writer of tables."""
 _HUGGINGFACE = b"huggingface"
@@ -292,8 +297,8 @@ def copy_rows(
     """Write the rows that stay of some files as one file of the same kind.
 
     The result has the first file's schema with its metadata, its compression and, of Parquet, its
-    choice of columns with a dictionary. A row group or batch stays one unless it becomes empty; it
-    is in memory as a whole.
+    choice of columns with a dictionary. A row group or batch stays one unless it becomes empty; its
+    rows that stay are in memory together.
 
     field: the column of the texts that change.
     merge: the columns that rows take values for; those that they collect become lists.
@@ -306,24 +311,28 @@ def copy_rows(
             with _opened(path, kind) as (file, schema, _):
                 if first_schema is not None and not schema.equals(first_schema):
                     raise UsageError(f"{path}: its columns are not those of the first file")
-                tables, open_writer = (_row_groups if kind == "parquet" else _arrow_batches)(file)
+                groups, open_writer = (_row_groups if kind == "parquet" else _arrow_batches)(file)
                 new_schema = schema_with_lists(path, schema, kind, merge)
                 writer = writer or written.enter_context(open_writer(out, new_schema))
                 first_schema, end = schema, 0
-                for table in tables:
-                    start, end = end, end + len(table)
-                    table_stays = stays[start:end]
-                    if source.changed:
-                        table = _with_texts(path, table, field, source.changed, start + 1)
-                    if merge:
-                        table = _with_new_values(
-                            table, new_schema, merge, source.new_values, start + 1
-                        )
-                    if table_stays.any() and table_stays.size == len(table):
-                        if not table_stays.all():
-                            table = _only(table, table_stays)
-                        writer.write(table)
-                    del table  # Before the next one is read.
+                for parts in groups:
+                    retained = []
+                    for table in parts:
+                        start, end = end, end + len(table)
+                        table_stays = stays[start:end]
+                        if source.changed:
+                            table = _with_texts(path, table, field, source.changed, start + 1)
+                        if merge:
+                            table = _with_new_values(
+                                table, new_schema, merge, source.new_values, start + 1
+                            )
+                        if table_stays.any() and table_stays.size == len(table):
+                            if not table_stays.all():
+                                table = _only(table, table_stays)
+                            retained.append(table)
+                        del table  # Before the next one is read.
+                    if retained:
+                        writer.write(require_pyarrow().concat_tables(retained))
                 if end != stays.size:
                     raise InputError(f"{path} has changed since it was read: it has other rows")
 
@@ -428,10 +437,11 @@ def _only(table: _Table, stays: Mask) -> _Table:
         return pa.concat_tables(runs).combine_chunks()
 
 
-def _row_groups(file: BinaryIO) -> tuple[Iterator[_Table], _OpenWriter]:
+def _row_groups(file: BinaryIO) -> tuple[Iterator[_Parts], _OpenWriter]:
     """Return the row groups of a Parquet file, and a function that opens one to write like it."""
     parquet = require_pyarrow().parquet
-    opened = parquet.ParquetFile(file, page_checksum_verification=True)
+    open_table = _table_opener(file)
+    opened = open_table()
     groups, options = opened.metadata.num_row_groups, {}
     if groups:
         group = opened.metadata.row_group(0)
@@ -439,7 +449,31 @@ def _row_groups(file: BinaryIO) -> tuple[Iterator[_Table], _OpenWriter]:
         codecs = {column.path_in_schema: _codec_of(column) for column in columns}
         coded = [column.path_in_schema for column in columns if column.has_dictionary_page]
         options = {"compression": codecs, "use_dictionary": coded}
-    return map(opened.read_row_group, range(groups)), partial(parquet.ParquetWriter, **options)
+    by_code = open_table(metadata=opened.metadata, read_dictionary=_coded_columns(opened.metadata))
+    parts = (_parts_of_row_group(opened, by_code, number) for number in range(groups))
+    return parts, partial(parquet.ParquetWriter, **options)
+
+
+def _parts_of_row_group(opened: Any, by_code: Any, number: int) -> _Parts:
+    """Yield the rows of a row group of an open Parquet file.
+
+    A part takes little memory. A whole row group is one if parts of it could have dictionaries of
+    their own.
+
+    by_code: the same file, opened to read texts as dictionaries.
+    """
+    pa = require_pyarrow()
+    if any(_shares_values(field.type) for field in opened.schema_arrow):
+        yield opened.read_row_group(number)
+        return
+    group = opened.metadata.row_group(number)
+    rows = _PART_BYTES * group.num_rows // max(1, group.total_byte_size)
+    rows = max(1, min(rows, _ROWS_OF_PART))
+    # pyarrow ends the process if the numbers of a column are damaged, unless a read has found that
+    # before.
+    next(by_code.iter_batches(1, [number], use_threads=False), None)
+    for batch in opened.iter_batches(rows, [number], use_threads=False):
+        yield pa.Table.from_batches([batch])
 
 
 def _codec_of(column: Any) -> str:
@@ -448,8 +482,8 @@ def _codec_of(column: Any) -> str:
     return "none" if codec == "uncompressed" else codec
 
 
-def _arrow_batches(file: BinaryIO) -> tuple[Iterator[_Table], _OpenWriter]:
-    """Return the batches of an Arrow file as tables, and a function that opens one like it."""
+def _arrow_batches(file: BinaryIO) -> tuple[Iterator[_Parts], _OpenWriter]:
+    """Return the batches of an Arrow file, and a function that opens one like it."""
     pa = require_pyarrow()
     is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE
     file.seek(_ARROW_FILE_HEAD if is_file else 0)
@@ -464,8 +498,8 @@ def _arrow_batches(file: BinaryIO) -> tuple[Iterator[_Table], _OpenWriter]:
         batches = map(opened.get_batch, range(opened.num_record_batches))
     else:
         batches = iter(pa.ipc.open_stream(file))
-    tables = (pa.Table.from_batches([batch]) for batch in batches)
-    return tables, partial(pa.ipc.new_file if is_file else pa.ipc.new_stream, options=options)
+    parts = (iter([pa.Table.from_batches([batch])]) for batch in batches)
+    return parts, partial(pa.ipc.new_file if is_file else pa.ipc.new_stream, options=options)
 
 
 @contextmanager
@@ -508,14 +542,29 @@ def _first_line(error: BaseException) -> str:
     return (str(error) or type(error).__name__).splitlines()[0].rstrip(". ")
 
 
-def _parquet(file: BinaryIO) -> tuple[_Schema, _Batches]:
-    open_table = partial(
+def _table_opener(file: BinaryIO) -> Callable[..., Any]:
+    """Return a function that opens a Parquet file, with more options of pyarrow's."""
+    return partial(
         require_pyarrow().parquet.ParquetFile,
         file,
         pre_buffer=False,
         buffer_size=_BUFFER_BYTES,
         page_checksum_verification=True,
     )
+
+
+def _coded_columns(metadata: Any, leaves: Iterable[int] | None = None) -> list[str]:
+    """Return the columns of texts of a Parquet file, whose equal values have one code.
+
+    leaves: the numbers of the columns to choose from, None for all.
+    """
+    numbers = range(metadata.num_columns) if leaves is None else leaves
+    columns = [metadata.schema.column(number) for number in numbers]
+    return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+
+
+def _parquet(file: BinaryIO) -> tuple[_Schema, _Batches]:
+    open_table = _table_opener(file)
     opened = open_table()
     metadata, size_of_file = opened.metadata, file.seek(0, 2)
     leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
@@ -527,8 +576,9 @@ def _parquet(file: BinaryIO) -> tuple[_Schema, _Batches]:
             for number, leaf in enumerate(leaves)
             if requested.intersection(accumulate(leaf.path.split("."), "{}.{}".format))
         }
-        coded = [leaf.path for leaf in read_leaves.values() if leaf.physical_type == "BYTE_ARRAY"]
-        by_code = open_table(metadata=metadata, read_dictionary=coded)
+        by_code = open_table(
+            metadata=metadata, read_dictionary=_coded_columns(metadata, read_leaves)
+        )
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             # pyarrow ends the process if the numbers of a column are damaged, unless a read has
