@@ -1,5 +1,6 @@
 """Work for the worker processes of tests, which import no more than this."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -23,7 +24,10 @@ class Odd(Exception):
         super().__init__(f"{left} and {right}")
 
 
-def fails(item: Any) -> Any:
+def fails_in_worker(item: Any) -> Any:
+    """Fail as an item says, or return it. This process, which may get any item, returns None."""
+    if is_this_process():
+        return None
     if isinstance(item, Exception):
         raise item
     if item == "odd":
@@ -31,3 +35,14 @@ def fails(item: Any) -> Any:
     if item == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     return item
+
+
+def fails_in_this_process(item: Exception) -> None:
+    """Raise an item; a worker process returns None."""
+    if is_this_process():
+        raise item
+
+
+def is_this_process() -> bool:
+    """Return whether the process that started the workers calls this."""
+    return multiprocessing.parent_process() is None
