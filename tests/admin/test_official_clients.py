@@ -21,7 +21,7 @@ from esdedup.sketch.sketch import shingle_sets
 from esdedup.text.jaccard import jaccard
 from tests.helpers.commands import all_documents, call, esdedup_command, write_lines
 from tests.helpers.http import HTTP
-from tests.helpers.processes import await_true
+from tests.helpers.processes import await_true, end
 
 PROGRAMS = Path(__file__).parent / "writers"
 FAMILIES = 40
@@ -133,7 +133,7 @@ def ship(program: str, folder: Path, url: str, lines: Lines) -> None:
         try:
             await_true("rsyslog has shipped all", shipped, 60, every=0.2)
         finally:
-            process.terminate()
+            end(process)
 
 
 def documents(url: str, index: str) -> int:

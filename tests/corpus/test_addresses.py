@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +26,7 @@ from esdedup.tabular import require_pyarrow
 from tests.corpus.test_dedup_files import removed_in, shards
 from tests.corpus.test_kept import FEW_IN_A_SHARE, dedup, months
 from tests.helpers.commands import run_command, words, write_lines
-from tests.helpers.processes import start_command
+from tests.helpers.processes import serving, start_command
 from tests.helpers.surroundings import at_step
 
 ERROR = "<Error><Code>{0}</Code><Message>{0}</Message></Error>"
@@ -104,18 +103,14 @@ def running() -> Iterator[tuple[Faulty, str]]:
     """A server with a bucket, and its URL."""
     app = Faulty(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Silent)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
     url = f"http://127.0.0.1:{server.server_port}"
-    with pytest.MonkeyPatch.context() as patch:
+    with serving(server), pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", url)
         patch.setenv("AWS_ACCESS_KEY_ID", "a")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "b")
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         fsspec.filesystem("s3").mkdir("bucket")
         yield app, url
-    server.shutdown()
-    thread.join()
 
 
 @pytest.fixture

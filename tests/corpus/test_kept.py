@@ -15,7 +15,7 @@ from esdedup.runs.run import ShareSizes
 from tests.corpus.test_dedup_files import removed_in
 from tests.faults.test_dedup_files import contents
 from tests.helpers.commands import Ran, run_command, words, write_lines
-from tests.helpers.processes import await_true, start_command
+from tests.helpers.processes import await_true, kill, start_command
 from tests.helpers.surroundings import Listener, interrupt, killed_at
 
 KEPT = Path("all.sketches")
@@ -103,8 +103,7 @@ def test_a_run_that_is_killed_adds_all_or_nothing(request: pytest.FixtureRequest
             lambda: process.poll() is not None or _files() > limit,  # noqa: B023
             every=0.0005,
         )
-        process.kill()
-        killed += process.wait() < 0
+        killed += kill(process) < 0
         held = every(KEPT)
         assert before.items() <= held.items()
         assert "run-0001.json" not in held or held == after

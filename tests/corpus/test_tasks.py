@@ -19,7 +19,7 @@ from esdedup.runs.run import Run
 from tests.faults.test_dedup_files import contents
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.full_disk import largest_file
-from tests.helpers.processes import at_once, await_true, start_command
+from tests.helpers.processes import at_once, await_true, kill, start_command
 
 TASKS = 8
 
@@ -63,8 +63,7 @@ def test_tasks_that_are_killed_and_repeated_write_what_one_process_writes(
                 lambda: running[victim].poll() is not None or _written() > sizes,  # noqa: B023
                 every=0.001,
             )
-            running[victim].kill()
-            killed += running[victim].wait() != 0
+            killed += kill(running[victim]) != 0
             running[victim] = start_command(*command(victim))
             continue
         for task, process in [*running.items()]:

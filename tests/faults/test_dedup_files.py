@@ -15,7 +15,7 @@ import pytest
 import zstandard
 
 from tests.helpers.commands import run_command, words, write_lines
-from tests.helpers.processes import await_true, start_command
+from tests.helpers.processes import await_true, kill, start_command
 
 SHARDS, RECORDS = 8, 1_500
 
@@ -62,8 +62,7 @@ def test_killed_runs_resume(request: pytest.FixtureRequest) -> None:
             lambda: process.poll() is not None or size_of(out, work) > limit,  # noqa: B023
             every=0.001,
         )
-        process.kill()
-        killed += process.wait() != 0
+        killed += kill(process) != 0
         # Each file is as it will be, or not there.
         made = contents(out) if out.exists() else {}
         assert all(whole[name] == raw for name, raw in made.items() if not name.startswith("."))

@@ -20,7 +20,7 @@ from esdedup.stores.connection import connection_to
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words, write_lines
 from tests.helpers.places import with_tokens
-from tests.helpers.processes import SMALL_PAGES, await_true, start_command
+from tests.helpers.processes import SMALL_PAGES, await_true, kill, start_command
 from tests.servers.cluster import Cluster
 from tests.servers.node import Node
 from tests.servers.ports import free_port
@@ -74,8 +74,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     yield start_one
     for run in runs:
-        run.process.kill()
-        run.process.wait()
+        kill(run.process)
 
 
 def await_tokens(run: Run, index: str, wanted: float) -> None:

@@ -1,6 +1,7 @@
-"""Commands in processes of their own, and conditions to wait for."""
+"""What starts and ends: commands in processes of their own, servers, and conditions to wait for."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from socketserver import BaseServer
 from typing import Any
 
 import esdedup
@@ -21,6 +23,38 @@ def start_command(*arguments: str, script: Path = CLI, **options: Any) -> subpro
     """Start a command; `options` are those of Popen."""
     command = [sys.executable, "-P", str(script), *arguments]
     return subprocess.Popen(command, text=True, **options)
+
+
+def kill(process: subprocess.Popen[Any]) -> int:
+    """Kill a process, if it runs, and return its exit status: -9 if it ran."""
+    process.kill()
+    return process.wait()
+
+
+def end(
+    process: subprocess.Popen[Any], by: signal.Signals = signal.SIGTERM, seconds: float = 30
+) -> int:
+    """Ask a process to end, kill it if it has not ended in time, and return its exit status."""
+    process.send_signal(by)
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return kill(process)
+
+
+@contextmanager
+def serving(server: BaseServer) -> Iterator[None]:
+    """Let a server answer requests in a thread, and close it at the end of the block."""
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @contextmanager

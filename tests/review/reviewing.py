@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-from tests.helpers.processes import await_true, start_command
+from tests.helpers.processes import await_true, end, start_command
 
 _START_SECONDS = 60.0
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\?token=[\w-]+")
@@ -58,12 +57,7 @@ class Reviewing:
 
     def __exit__(self, kind: object, *_: object) -> None:
         running = self._process.poll() is None
-        self._process.send_signal(signal.SIGINT)
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end(self._process, by=signal.SIGINT)
         if kind is None:
             assert (running, self._process.returncode) == (True, 0), self.log
             assert self.log.count(self.url.partition("?token=")[2]) == 1

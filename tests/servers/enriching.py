@@ -4,10 +4,10 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Self
 
+from tests.helpers.processes import await_true, end, kill
 from tests.servers.ports import free_port
 
 _START_SECONDS = 60.0
@@ -26,12 +26,11 @@ class Enriching:
         command = [program, *arguments]
         with self._log_file.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, text=True)
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._listens():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.process.kill()
-                raise RuntimeError(f"esdedup proxy did not start: {self.log}")
-            time.sleep(0.05)
+        try:
+            await_true("esdedup proxy listens", self._listens, _START_SECONDS, every=0.05)
+        except AssertionError:
+            kill(self.process)
+            raise
 
     @property
     def log(self) -> str:
@@ -51,17 +50,13 @@ class Enriching:
 
     def __exit__(self, kind: object, *_: object) -> None:
         ended = self.process.poll()
-        self.process.terminate()
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        end(self.process)
         if kind is None:
             assert ended in (None, 0), self.log
             assert "Traceback" not in self.log, self.log
 
     def _listens(self) -> bool:
+        assert self.process.poll() is None, self.log
         try:
             with socket.create_connection(self.address, 5) as connection:
                 # Of no TLS, but it closes the connection then, too.

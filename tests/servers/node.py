@@ -16,6 +16,7 @@ from urllib.parse import urldefrag
 import httpx
 
 from tests.helpers.http import HTTP
+from tests.helpers.processes import end
 from tests.servers.ports import free_port
 from tools.servers.jars import Installation, install
 from tools.servers.settings import (
@@ -136,12 +137,8 @@ class Node:
 
     def stop(self) -> None:
         """End the node as an administrator would; kills it if it does not end."""
-        self.ask_to_stop()
         if self._process is not None:
-            try:
-                self._process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
+            end(self._process, seconds=STOP_SECONDS)
         self._forget_process()
 
     def ask_to_stop(self) -> None:

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +23,8 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import trustme
+
+from tests.helpers.processes import serving
 
 # These speak about one connection, and the proxy has two.
 HOP_HEADERS = frozenset(
@@ -114,10 +117,9 @@ class Proxy:
         if tls:
             self._speak_tls()
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
-        )
-        self._thread.start()
+        self._serving = ExitStack()
+        self._serving.callback(self._folder.cleanup)
+        self._serving.enter_context(serving(self._server))
 
     def fail_next(self, n: int, status: int) -> None:
         """Answer the next n _bulk requests with this status; the server does not see them."""
@@ -158,10 +160,7 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-        self._folder.cleanup()
+        self._serving.close()
 
     def _speak_tls(self) -> None:
         authority = trustme.CA()

@@ -22,6 +22,7 @@ from esdedup.stores.sqlite.sizes import StoreSizes
 from tests.helpers.commands import words
 from tests.helpers.indices import open_index
 from tests.helpers.places import META, ask, document, query, ranked, with_tokens
+from tests.helpers.processes import kill
 
 WRITER = """
 import sys
@@ -49,7 +50,7 @@ def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
         assert writer.stdout is not None
         lines = writer.stdout.readline()
         time.sleep(chance.uniform(0, 0.6))
-        writer.kill()
+        kill(writer)
         acknowledged[f"w{attempt}"] = int((lines + writer.communicate()[0]).split()[-1])
     with esdedup.open(path) as index:
         for name, last in acknowledged.items():
