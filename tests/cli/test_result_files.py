@@ -11,7 +11,7 @@ import pytest
 
 import esdedup
 from esdedup.cli.result_files import ResultFile
-from esdedup.tabular import Tabular
+from esdedup.files import Tabular, objects_of
 from tests.helpers.commands import read_lines, run_command, write_lines
 from tests.helpers.full_disk import largest_file
 
@@ -47,9 +47,10 @@ def rows_of(path: str) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=["jaccard", "hamming"])
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_pairs_are_those_of_standard_output(ending: str, metric: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("metric", "ending"), [*zip(METRICS, ENDINGS, strict=False)], ids=["jaccard", "hamming"]
+)
+def test_pairs_are_those_of_standard_output(metric: list[str], ending: str) -> None:
     command = ["pairs", "rows.jsonl", "--json", *metric]
     printed = run_command(*command).json
     assert len(printed) > 7
@@ -60,9 +61,12 @@ def test_pairs_are_those_of_standard_output(ending: str, metric: list[str]) -> N
     assert list(rows_of(f"pairs.{ending}")[0]) == list(printed[0])
 
 
-@pytest.mark.parametrize("metric", [*METRICS, ["--exact"]], ids=["jaccard", "hamming", "exact"])
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_groups_are_those_that_dedup_prints(ending: str, metric: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("metric", "ending"),
+    [*zip([*METRICS, ["--exact"]], ENDINGS, strict=True)],
+    ids=["jaccard", "hamming", "exact"],
+)
+def test_groups_are_those_that_dedup_prints(metric: list[str], ending: str) -> None:
     run_command("index", "rows.jsonl")
     name = f"groups.{ending}"
     for command in (["group"], ["group", "--dry-run"]):
@@ -75,6 +79,24 @@ def test_groups_are_those_that_dedup_prints(ending: str, metric: list[str]) -> N
             for member in ({"id": group["keep"]}, *group["duplicates"])
         ]
         assert rows_of(name) == wanted != []
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_each_format_holds_the_rows_of_each_kind_of_table(ending: str) -> None:
+    documents = rows(24)
+    simhash: dict[str, Any] = {"id": "id", "sketch": "simhash"}
+    tables: list[Tabular] = [
+        esdedup.pairs(documents, id="id", threshold=0.5),
+        esdedup.pairs(documents, **simhash),
+        esdedup.group(documents, id="id", threshold=0.5),
+        esdedup.group(documents, **simhash),
+        esdedup.group([*documents, {**documents[0], "id": "copy"}], id="id", exact=True),
+    ]
+    for number, table in enumerate(tables):
+        ResultFile(Path(f"{number}.{ending}")).write(table)
+        objects = [*objects_of(table)]
+        assert rows_of(f"{number}.{ending}") == objects != []
+        assert list(rows_of(f"{number}.{ending}")[0]) == list(objects[0])
 
 
 def test_rows_are_the_same_in_batches_of_any_size() -> None:

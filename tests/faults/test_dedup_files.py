@@ -1,7 +1,5 @@
 """`clean FILES` is killed, the disk is full, a shard is damaged: no record is lost or cut."""
 
-import gzip
-import io
 import json
 import random
 import shutil
@@ -9,12 +7,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-import zstandard
 
 from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.damage import DAMAGES, ENDINGS, damaged, packed
 from tests.helpers.processes import await_true, kill, start_command
 
 SHARDS, RECORDS = 8, 1_500
@@ -105,20 +101,8 @@ def test_a_disk_that_runs_full_loses_nothing(small_disk: Path) -> None:
     assert not Path("work").exists()
 
 
-def packed(lines: list[str], kind: str) -> bytes:
-    """Return the content of a shard of such lines."""
-    raw = "".join(f"{line}\n" for line in lines).encode()
-    if kind == "jsonl.gz":
-        return gzip.compress(raw)
-    if kind == "jsonl.zst":
-        return zstandard.compress(raw)
-    table = pa.Table.from_pylist([json.loads(line) for line in lines])
-    pq.write_table(table, file := io.BytesIO(), row_group_size=100)
-    return file.getvalue()
-
-
-@pytest.mark.parametrize("damage", ["truncated", "overwritten", "empty"])
-@pytest.mark.parametrize("kind", ["jsonl.gz", "jsonl.zst", "parquet"])
+# Each damage of each kind is read in tests/unit/ingest/test_damaged_files.py.
+@pytest.mark.parametrize(("kind", "damage"), [*zip(ENDINGS, DAMAGES, strict=True)])
 def test_a_damaged_shard_in_the_middle_is_named_and_can_be_mended(kind: str, damage: str) -> None:
     Path("in").mkdir()
     rng = random.Random(3)
@@ -131,10 +115,7 @@ def test_a_damaged_shard_in_the_middle_is_named_and_can_be_mended(kind: str, dam
     run_command("clean", "in", "-o", "whole", status=0)
     whole, shard = contents(Path("whole")), Path(f"in/1.{kind}")
     raw = shard.read_bytes()
-    half = len(raw) // 2
-    flipped = bytes(byte ^ 255 for byte in raw[half : half + 64])
-    shard.write_bytes({"truncated": raw[:half], "empty": b"",
-                       "overwritten": raw[:half] + flipped + raw[half + 64 :]}[damage])  # fmt: skip
+    shard.write_bytes(damaged(raw, damage))
     before = contents(Path("in"))
     failed = run_command("clean", "in", "-o", "out")
     assert failed.status in (1, 2)
