@@ -170,8 +170,8 @@ def test_a_mapping_without_objects(url: str, name: str) -> None:
     except AssertionError as error:
         assert "subobjects" in str(error)  # noqa: PT017
         pytest.skip("this server has no such mappings")
-    ran = esdedup_command(url, "attach", "-i", name)
-    assert (ran.status, "subobjects: false" in ran.err) == (1, True), ran.err
+    ran = esdedup_command(url, "attach", "-i", name, status=1)
+    assert "subobjects: false" in ran.err
 
 
 def test_a_closed_index(url: str, name: str) -> None:
@@ -183,8 +183,8 @@ def test_a_closed_index(url: str, name: str) -> None:
     call(url, "POST", f"/{name}/_open")
     esdedup_command(url, "attach", "-i", name)
     call(url, "POST", f"/{name}/_close")
-    ran = esdedup_command(url, "backfill", "-i", name)
-    assert (ran.status, "closed" in ran.err) == (1, True)
+    ran = esdedup_command(url, "backfill", "-i", name, status=1)
+    assert "closed" in ran.err
     call(url, "POST", f"/{name}/_open")
 
 
@@ -197,8 +197,8 @@ def test_an_index_is_open_again_if_it_takes_no_analyzers(url: str, name: str) ->
     refused = {"filter": {"esdedup_3_64_value": {"type": "shingle", "flags": "WRONG"}}}
     call(url, "PUT", f"/{name}", {"settings": {"analysis": refused}, "mappings": TEXT})
     for _ in range(2):
-        ran = esdedup_command(url, *ATTACH_SERVER, name)
-        assert (ran.status, "server answered 400" in ran.err) == (1, True), ran.err
+        ran = esdedup_command(url, *ATTACH_SERVER, name, status=1)
+        assert "server answered 400" in ran.err
         assert "may be closed" not in ran.err
     assert all_documents(url, name) == {}
 
@@ -225,16 +225,16 @@ def test_a_strict_index(url: str, name: str) -> None:
     mapping = {"dynamic": "strict", "properties": {"text": {"type": "text"}}}
     call(url, "PUT", f"/{name}", {"mappings": mapping})
     fill(url, name, {"1": {"text": words(1)}})
-    ran = esdedup_command(url, "attach", "-i", name, "--text-field", "body", "--dry-run")
-    assert (ran.status, "dynamic being strict" in ran.err) == (2, True)
+    ran = esdedup_command(url, "attach", "-i", name, "--text-field", "body", "--dry-run", status=2)
+    assert "dynamic being strict" in ran.err
     assert attach_index(url, name) == 1
     esdedup_command(url, "check", "-i", name, status=0)
 
 
 def test_no_index(url: str) -> None:
     for command in ("attach", "backfill", "check"):
-        ran = esdedup_command(url, command, "-i", "nope")
-        assert (ran.status, "'nope'" in ran.err) == (1, True)
+        ran = esdedup_command(url, command, "-i", "nope", status=1)
+        assert "'nope'" in ran.err
     esdedup_command(url, "attach", "-i", "a*", status=2)
 
 
@@ -336,8 +336,8 @@ def test_a_data_stream_gets_tokens_of_the_server(opensearch_url: str, name: str)
     call(url, "PUT", f"/_data_stream/{stream}")
     call(url, "POST", f"/{stream}/_rollover")
     settings = call(url, "GET", f"/{stream}/_settings")
-    ran = esdedup_command(url, *ATTACH_SERVER, stream)
-    assert (ran.status, "roll over, and try again" in ran.err) == (1, True), ran.err
+    ran = esdedup_command(url, *ATTACH_SERVER, stream, status=1)
+    assert "roll over, and try again" in ran.err
     assert call(url, "GET", f"/{stream}/_settings") == settings
     esdedup_command(url, "template", "--server", "-i", stream, "--install", status=0)
     template["composed_of"] = [f"esdedup-{stream}"]

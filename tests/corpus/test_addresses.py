@@ -165,8 +165,8 @@ def test_shards_in_and_out_are_those_of_this_machine(files: list[Path]) -> None:
         *("/out0/_removed.jsonl.zst", "/out0/_removed.report.json", "/out0/a.jsonl"),
         *("/out0/more/b.jsonl.gz", "/out0/more/c.jsonl.zst"),
     ]
-    refused = run_command("clean", "in", "-o", "s3://bucket/out0")
-    assert (refused.status, "s3://bucket/out0 exists" in refused.err) == (2, True)
+    refused = run_command("clean", "in", "-o", "s3://bucket/out0", status=2)
+    assert "s3://bucket/out0 exists" in refused.err
     assert not Path("out0.work").exists()
 
 
@@ -244,8 +244,8 @@ def test_of_runs_that_overlap_one_adds_its_documents(server: Faulty) -> None:
     late = run_command("clean", "2.jsonl", "-o", "out2", *far, surroundings=overtaken)
     assert statuses == [0]
     assert (late.status, "another run has added documents" in late.err) == (1, True)
-    again = run_command("clean", "2.jsonl", "-o", "out2", *far)
-    assert (again.status, "another state of s3://bucket/all.sketches" in again.err) == (2, True)
+    again = run_command("clean", "2.jsonl", "-o", "out2", *far, status=2)
+    assert "another state of s3://bucket/all.sketches" in again.err
     shutil.rmtree("out2")
     shutil.rmtree("out2.work")
     again = run_command("clean", "2.jsonl", "-o", "out2", *far)
@@ -317,8 +317,8 @@ def test_a_broken_connection_is_never_a_short_file(
             return
         with pytest.raises(OSError, match=r"\w"):
             file.read()
-    done = run_command("index", address)
-    assert (done.status, f"{address} can't be read to its end" in done.err) == (1, True)
+    done = run_command("index", address, status=1)
+    assert f"{address} can't be read to its end" in done.err
     assert "Traceback" not in done.err
 
 
@@ -419,8 +419,8 @@ def test_without_the_packages_the_command_to_install_them_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
-    done = run_command("index", "s3://bucket/a.jsonl")
-    assert (done.status, "pip install 'esdedup[remote]'" in done.err) == (2, True)
+    done = run_command("index", "s3://bucket/a.jsonl", status=2)
+    assert "pip install 'esdedup[remote]'" in done.err
 
 
 def test_a_file_that_ends_too_soon_is_an_error(files: list[Path]) -> None:

@@ -242,8 +242,8 @@ def test_texts_are_masked_in_every_format() -> None:
     write_lines(Path("list.jsonl"), [{"text": [texts[0]]}])
     pyarrow.parquet.write_table(pyarrow.table({"text": [[texts[0]]]}), "list.parquet")
     for file, said in (("list.jsonl", "line 1: it has no string 'text'"), ("list.parquet", "text")):
-        refused = run_command("decontaminate", file, "-o", f"{file}.out/", *how)
-        assert (refused.status, said in refused.err) == (1, True), refused.err
+        refused = run_command("decontaminate", file, "-o", f"{file}.out/", *how, status=1)
+        assert said in refused.err
 
 
 @pytest.mark.parametrize("step", ["Hashing", "Writing"])
@@ -264,8 +264,8 @@ def test_a_run_that_is_killed_resumes(step: str, mask: list[str]) -> None:
     killed = killed_at(step, call=1 if step == "Writing" else 0)
     run_command(*command, "0.8", "-o", "out", surroundings=killed, status=130)
     if step == "Writing":
-        other = run_command(*command, "0.5", "-o", "out")
-        assert (other.status, "unfinished run with another share" in other.err) == (2, True)
+        other = run_command(*command, "0.5", "-o", "out", status=2)
+        assert "unfinished run with another share" in other.err
     # What was read is not read again.
     titles.clear()
     again = run_command(*command, "0.8", "-o", "out", surroundings=titles_into(titles))

@@ -210,11 +210,8 @@ def test_fields_are_shown_beside_pairs(folder: Path) -> None:
     assert next(pairs.table_rows())[-2:] == ('{"label": "pos"}', '{"label": ["neg", 1]}')
     assert pairs.to_arrow().column_names[-3:] == ["in_against", "left_source", "right_source"]
     assert "left_source" not in esdedup.pairs(records).columns
-    missing = run_command("pairs", "in.jsonl", "--source", "lable")
-    assert (missing.status, "no document has a value of the field 'lable'" in missing.err) == (
-        2,
-        True,
-    )
+    missing = run_command("pairs", "in.jsonl", "--source", "lable", status=2)
+    assert "no document has a value of the field 'lable'" in missing.err
 
 
 def test_pairs_of_two_sets_require_the_other_set() -> None:

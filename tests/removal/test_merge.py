@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -21,7 +21,6 @@ from esdedup.removal.remove import Dedup
 from esdedup.removal.undo import undo_removal
 from esdedup.stores import Store
 from esdedup.stores.changes import delete, update
-from tests.conftest import delete_index
 from tests.helpers.commands import Ran, run_command, words
 from tests.helpers.crashes import crash_everywhere
 from tests.helpers.places import (
@@ -33,24 +32,13 @@ from tests.helpers.places import (
     whole,
     write_records,
 )
+from tests.removal.removing import ACTIONS, dedup
 from tests.servers.proxy import Proxy, product_of
 
-ACTIONS: list[Action] = ["delete", "mark", "move"]
 MERGED_BY: list[Action] = ["delete", "mark"]
 MERGE = Merge(("url", "meta.tags"), ("author",))
 OPTIONS = ["--collect", "url", "--collect", "meta.tags", "--fill", "author"]
 NEW_VALUES = {"url": ["a", "b", 7], "meta": {"tags": ["x", "y"], "n": 1}, "author": "Ann"}
-
-
-@pytest.fixture
-def there(place: Place) -> Iterator[Store]:
-    """Another index in the same store."""
-    other = Place(place.target, f"{place.index}-others")
-    opened = other.open()
-    yield opened
-    opened.close()
-    if isinstance(place.target, str):
-        delete_index(place.target, other.index)
 
 
 def sources(groups: int = 1) -> list[dict[str, Any]]:
@@ -73,10 +61,9 @@ def raw(store: Store) -> dict[str, str | None]:
     return {document.id: document.raw for document in store.hold([*whole(store)])}
 
 
-def dedup(place: Place, action: Action = "delete", *more: str) -> Ran:
-    to = ["--to", f"{place.index}-others"] if action == "move" else []
-    options = ["--apply", "--action", action, "--yes", *to, *OPTIONS]
-    return run_command("dedup", *options, *more, *place.options)
+def merge(place: Place, action: Action = "delete", *more: str, status: int | None = None) -> Ran:
+    """Remove duplicates, of which the documents that stay take values."""
+    return dedup(place, action, *OPTIONS, *more, status=status)
 
 
 def taken(store: Store, id: str) -> dict[str, Any]:
@@ -92,8 +79,7 @@ def test_what_is_undone_is_the_same_index(
 ) -> None:
     write_records(store, sources(3))
     before, before_raw = whole(store), raw(store)
-    ran = dedup(place, action)
-    assert ran.status == 0, ran.err
+    ran = merge(place, action, status=0)
     (report,) = ran.json
     assert (report["duplicates"], report["merged"], report["failed"]) == (9, 3, 0)
     for group in range(3):
@@ -102,7 +88,7 @@ def test_what_is_undone_is_the_same_index(
     ids = before if action == "mark" else {id for id in before if id.endswith("-0") or id[0] == "s"}
     assert whole(store).keys() == set(ids)
     # What has all values needs no change.
-    assert dedup(place, action).json[0]["merged"] == 0
+    assert merge(place, action).json[0]["merged"] == 0
     log = report["log"]
     for restored in (12 + 3 * (action == "mark"), 0):
         undone = run_command("undo", log, "--yes", *place.options, status=0)
@@ -309,7 +295,7 @@ def test_killed_at_any_call(place: Place, store: Store, action: Action) -> None:
 
     def dedup_again() -> None:
         logs.append(Path(f"{len(logs)}.zst"))
-        assert dedup(place, action, "--log", str(logs[-1])).status == 0
+        merge(place, action, "--log", str(logs[-1]), status=0)
 
     assert crash_everywhere(dedup_again) > 3
     assert taken(store, "g1-0") == NEW_VALUES
@@ -342,7 +328,7 @@ def test_logs_without_merges_are_those_of_before(place: Place, store: Store) -> 
     header = json.loads(Path("plain.jsonl").read_text("utf-8").splitlines()[0])
     assert (header["version"], "merge" in header) == (3, False)
     run_command("undo", "plain.jsonl", "--yes", *place.options, status=0)
-    assert dedup(place, "delete", "--log", "merged.jsonl").status == 0
+    merge(place, "delete", "--log", "merged.jsonl", status=0)
     header = json.loads(Path("merged.jsonl").read_text("utf-8").splitlines()[0])
-    merge = {"collect": ["url", "meta.tags"], "fill": ["author"]}
-    assert (header["version"], header["merge"]) == (4, merge)
+    fields = {"collect": ["url", "meta.tags"], "fill": ["author"]}
+    assert (header["version"], header["merge"]) == (4, fields)

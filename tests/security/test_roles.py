@@ -124,8 +124,7 @@ def test_an_index_is_not_closed_by_a_user_without_a_right(
     secured.ask("PUT", f"/{name}/_settings", {"index": {"number_of_replicas": 0}})
     before = state()
     secured.make_user(name, less)
-    ran = secured.run("attach", "-i", name, "--server", "--yes", user=name)
-    assert ran.status == 1
+    ran = secured.run("attach", "-i", name, "--server", "--yes", user=name, status=1)
     assert missing.removesuffix("*") in ran.err
     assert f"esdedup check --index {name} --role attach, or attach-server" in ran.err
     assert state() == before
@@ -147,8 +146,7 @@ def test_index_without_the_right_to_refresh_warns(secured: Secured, name: str) -
     refresh = {"elasticsearch": "maintenance", "opensearch": "indices:admin/refresh*"}
     made = role("index-new", secured.product, name)
     secured.make_user(name, without(made, refresh[secured.product]))
-    ran = secured.run("index", "documents.jsonl", "-i", name, user=name)
-    assert ran.status == 0, ran.err
+    ran = secured.run("index", "documents.jsonl", "-i", name, user=name, status=0)
     assert ran.json[0]["created"] == len(DOCUMENTS)
     assert "when the index refreshes" in ran.err
     secured.ask("POST", f"/{name}/_refresh")
@@ -166,8 +164,7 @@ def test_reading_without_the_right_to_refresh_warns_where_it_matters(
         secured.ask("PUT", f"/{name}/_settings", settings)
         for command in commands:
             first, *options = command.split()
-            ran = secured.run(first, "-i", name, *options, user=name)
-            assert ran.status == 0, ran.err
+            ran = secured.run(first, "-i", name, *options, user=name, status=0)
             said = f"index.refresh_interval is {interval}" in ran.err
             assert (said, "are not read" in ran.err) == (warned, warned), ran.err
 
@@ -182,13 +179,11 @@ def test_switch_asks_for_the_right_to_templates_before_any_change(
     switch, template = (role(each, secured.product, f"{name}*") for each in ("switch", "template"))
     secured.make_user(name, switch)
     command = f"switch -i {alias} --scheme new.json"
-    ran = secured.run(*command.split(), user=name)
-    assert ran.status == 1
+    ran = secured.run(*command.split(), user=name, status=1)
     assert "component_template" in ran.err
     assert secured.ask("GET", f"/{name}/_mapping") == before
     secured.make_user(name, switch, template)
-    ran = secured.run(*command.split(), user=name)
-    assert ran.status == 0, ran.err
+    ran = secured.run(*command.split(), user=name, status=0)
 
 
 def test_two_roles_suffice_to_clean_files_and_add_what_stays(secured: Secured, name: str) -> None:
@@ -197,12 +192,10 @@ def test_two_roles_suffice_to_clean_files_and_add_what_stays(secured: Secured, n
     reading, writing = (role(each, secured.product, name) for each in ("pairs", "index"))
     command = f"clean more.jsonl -o out.jsonl --against {name} --update"
     secured.make_user(name, reading)
-    ran = secured.run(*command.split(), user=name)
-    assert ran.status == 1
+    ran = secured.run(*command.split(), user=name, status=1)
     assert "403" in ran.err
     secured.make_user(name, reading, writing)
-    ran = secured.run(*command.split(), user=name)
-    assert ran.status == 0, ran.err
+    ran = secured.run(*command.split(), user=name, status=0)
     # The others duplicate documents of the index.
     assert secured.ask("GET", f"/{name}/_count")["count"] == len(DOCUMENTS) + 1
 
@@ -215,15 +208,13 @@ def test_a_message_of_a_command_without_roles_names_those_of_another(
 ) -> None:
     with_passages(secured, name)
     secured.make_user(name, role("query", secured.product, name))
-    ran = secured.run(*command.replace("INDEX", name).split(), user=name)
-    assert ran.status == 1
+    ran = secured.run(*command.replace("INDEX", name).split(), user=name, status=1)
     assert f"--role {known}" in ran.err
 
 
 def test_check_prints_a_role_that_the_server_takes(secured: Secured, name: str) -> None:
     secured.make_user(name, role("query", secured.product, "others"))
-    ran = secured.run("check", "--role", "pairs", "-i", f"{name}*", "--json", user=name)
-    assert ran.status == 0, ran.err
+    ran = secured.run("check", "--role", "pairs", "-i", f"{name}*", "--json", user=name, status=0)
     assert ran.json == [role("pairs", secured.product, f"{name}*")]
     path = ROLES_PATHS[secured.product]
     assert f"PUT /{path}/" in ran.err

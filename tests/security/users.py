@@ -88,12 +88,12 @@ class Secured:
             made = Judgement("d0", "d2", "different", digests, esdedup.Normalisation())
             index.judgements.write([made])
 
-    def run(self, *arguments: str, user: str = ADMIN) -> Ran:
-        """Run a command in this process as a user."""
+    def run(self, *arguments: str, user: str = ADMIN, status: int | None = None) -> Ran:
+        """Run a command in this process as a user. status: as of `run_command`."""
         environment = {
             "ESDEDUP_URL": self.url,
             "ESDEDUP_USERNAME": user,
             "ESDEDUP_PASSWORD": PASSWORD,
             "ESDEDUP_CA_CERTS": self.ca_file,
         }
-        return run_command(*arguments, environment=environment)
+        return run_command(*arguments, status=status, environment=environment)

@@ -188,8 +188,8 @@ def test_what_spark_can_not_do_is_refused(spark: SparkSession) -> None:
         (["-o", "out", "--workers", "2"], "--workers can't be combined with --engine spark"),
         (["-o", "out", "--text-field", "body"], "name the field of the text (--text-field)"),
     ):
-        done = run_command("clean", "a.jsonl", "--engine", "spark", *options)
-        assert (done.status, reason in done.err) == (2, True), done.err
+        done = run_command("clean", "a.jsonl", "--engine", "spark", *options, status=2)
+        assert reason in done.err
     # Files without records, and held ones of which some are equal.
     Path("b.jsonl").write_text("\n")
     write_lines(Path("held.jsonl"), [{"text": "a b c d"}] * 2)

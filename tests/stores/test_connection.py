@@ -56,8 +56,8 @@ def test_an_address_is_not_the_name_of_a_file(name: str, folder: Path) -> None:
     with pytest.raises(esdedup.UsageError, match="write https://") as caught:
         esdedup.open(name)
     assert "s3cr" not in str(caught.value)
-    ran = run_command("index", "-", "--db", name, input='{"text": "x"}\n')
-    assert (ran.status, "write https://" in ran.err) == (2, True)
+    ran = run_command("index", "-", "--db", name, input='{"text": "x"}\n', status=2)
+    assert "write https://" in ran.err
     assert "s3cr" not in ran.err
     assert list(folder.iterdir()) == []
 

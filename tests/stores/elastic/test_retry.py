@@ -75,9 +75,9 @@ def test_the_time_runs_out() -> None:
 def test_the_first_request_is_sent_again(proxy: Proxy, name: str) -> None:
     for status in (429, 502, 503):
         proxy.answer_next(1, unavailable(status))
-        ran = esdedup_command(proxy.url, "stats", "-i", name)
+        ran = esdedup_command(proxy.url, "stats", "-i", name, status=1)
         # The answer of the cluster itself: there is no such index.
-        assert (ran.status, name in ran.err) == (1, True), ran.err
+        assert name in ran.err
         assert f"not ready ({status})" in ran.err
         assert "; trying again for up to 300s" in ran.err
 
