@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from esdedup.cli.app import COMMANDS, app
-from tests.helpers.commands import call, fill, run_command, write_lines
+from tests.helpers.commands import call, fill, read_lines, run_command, write_lines
 from tests.helpers.processes import await_documents, input_without_end, start_command
 from tests.servers.proxy import Proxy, Received, credentials, product_of
 
@@ -141,8 +141,8 @@ def test_bad_records_go_to_the_dead_letter_and_the_rest_go_on(folder: Path) -> N
     assert done.json == [counts(read=10, created=2, failed=8)]
     assert "mixed.jsonl:2: not valid JSON" in done.err
     assert "8 of 10 records were not indexed: see documents.dead-letter.jsonl" in done.err
-    lines = Path("documents.dead-letter.jsonl").read_text("utf-8").splitlines()
-    for letter, (at, reason) in zip(map(json.loads, lines), enumerate(bad.values()), strict=True):
+    letters = read_lines("documents.dead-letter.jsonl")
+    for letter, (at, reason) in zip(letters, enumerate(bad.values()), strict=True):
         assert (letter["line"], reason in letter["reason"]) == (at + 2, True), letter
 
 

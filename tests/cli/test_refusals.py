@@ -229,7 +229,7 @@ CONNECTION = [
 
 
 @pytest.fixture(scope="module")
-def refusing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of files and an index, which a refused command leaves unchanged."""
     folder = tmp_path_factory.mktemp("refusals")
     for name in ("a.jsonl", "b.jsonl", "in/1.jsonl", "in/2.jsonl", "whole/1.jsonl"):
@@ -255,9 +255,9 @@ def state() -> dict[str, object]:
 
 
 @pytest.fixture
-def unchanged(refusing_folder: Path) -> Iterator[None]:
+def unchanged(shared_folder: Path) -> Iterator[None]:
     """Run a test in the folder, and assert that it has changed nothing."""
-    with chdir(refusing_folder):
+    with chdir(shared_folder):
         before = state()
         yield
         assert state() == before

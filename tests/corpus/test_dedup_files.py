@@ -17,7 +17,7 @@ import esdedup.cleaning.outputs
 from esdedup.cleaning.near_duplicates import MemoryOfJob
 from esdedup.cli.surroundings import Surroundings
 from esdedup.runs.run import ShareSizes
-from tests.helpers.commands import run_command, write_lines
+from tests.helpers.commands import read_lines, run_command, write_lines
 from tests.helpers.processes import start_command
 from tests.helpers.surroundings import at_step, killed_at
 
@@ -276,8 +276,8 @@ def test_bad_records_are_kept_apart() -> None:
     done = run_command("clean", "a.jsonl", "-o", "out", "--json")
     assert (done.status, done.json[0]["failed"], done.json[0]["kept"]) == (1, 2, 2)
     assert "2 records skipped: see clean.dead-letter.jsonl" in done.err
-    letters = Path("clean.dead-letter.jsonl").read_text("utf-8").splitlines()
-    assert [json.loads(line)["line"] for line in letters] == [2, 3]
+    letters = read_lines("clean.dead-letter.jsonl")
+    assert [letter["line"] for letter in letters] == [2, 3]
     before = lines_in([Path("a.jsonl")])[0]
     assert lines_in([Path("out/a.jsonl")]) == [[before[0], before[3]]]
 

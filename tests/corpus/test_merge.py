@@ -20,10 +20,6 @@ from tests.helpers.packages import imported
 COPY, OTHER = words(1), words(2)
 
 
-def records_of(path: str | Path) -> list[dict[str, Any]]:
-    return read_lines(path)
-
-
 def write_copies() -> None:
     """Write two files: three copies with different fields, and a text of its own."""
     first = f'{{"id": 1, "text": "{COPY}",  "url": "a", "price": 1.10}}\n'
@@ -68,7 +64,7 @@ def test_a_command_shows_and_writes_new_values() -> None:
         "url": 1, "author": 1, "meta": 1,
     }  # fmt: skip
     run_command("clean", "in", *options, "-o", "out", status=0)
-    assert records_of("out/a.jsonl")[0]["meta"] == {"tags": "x"}
+    assert read_lines("out/a.jsonl")[0]["meta"] == {"tags": "x"}
     run_command("clean", "in", *options, "-o", "out.jsonl", status=0)
     assert Path("out.jsonl").read_bytes() == Path("out/a.jsonl").read_bytes()
     assert "merged" not in json.loads(run_command("clean", "in").out)
@@ -77,8 +73,8 @@ def test_a_command_shows_and_writes_new_values() -> None:
 def test_the_document_that_stays_may_be_in_a_later_file() -> None:
     write_copies()
     esdedup.clean("in", "out", keep="last", collect="url", method="components")
-    assert records_of("out/b.jsonl")[0]["url"] == ["a", "b"]
-    assert [record["id"] for record in records_of("out/a.jsonl")] == [2]
+    assert read_lines("out/b.jsonl")[0]["url"] == ["a", "b"]
+    assert [record["id"] for record in read_lines("out/a.jsonl")] == [2]
 
 
 def test_what_duplicates_a_document_of_other_files_gives_nothing() -> None:

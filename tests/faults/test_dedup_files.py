@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.commands import read_lines, run_command, words, write_lines
 from tests.helpers.damage import DAMAGES, ENDINGS, damaged, packed
 from tests.helpers.processes import await_true, kill, start_command
 
@@ -142,8 +142,8 @@ def test_shards_of_another_encoding_are_named_and_kept_apart() -> None:
     counts = done.json[0]
     assert (counts["documents"], counts["removed"], counts["failed"]) == (21, 1, 20)
     assert Path("out/a.jsonl").read_bytes() == ("\n".join(lines[:20]) + "\n").encode()
-    letters = Path("clean.dead-letter.jsonl").read_text("utf-8").splitlines()
-    assert {json.loads(each)["file"] for each in letters} == {"in/b.jsonl"}
+    letters = read_lines("clean.dead-letter.jsonl")
+    assert {letter["file"] for letter in letters} == {"in/b.jsonl"}
     # Each encoding in a run of its own.
     Path("of-b").mkdir()
     shutil.move("in/b.jsonl", "of-b/b.jsonl")

@@ -21,6 +21,7 @@ from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.jaccard import jaccard
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.indices import fill_index, open_index
+from tests.helpers.places import Place
 from tests.helpers.reference import groups_of_edges
 from tests.helpers.wrapped import wrapped
 
@@ -205,17 +206,13 @@ ALONE = (None,) * 4
 """The marks of a document without a group."""
 
 
-def opened(target: list[str]) -> esdedup.Index:
-    return esdedup.open(target[1], *target[3:])
+def run(place: Place, *arguments: str) -> dict[str, Any]:
+    return place.run(*arguments, status=0).json[-1]
 
 
-def run(target: list[str], *arguments: str) -> dict[str, Any]:
-    return run_command(*arguments, *target, status=0).json[-1]
-
-
-def marks(target: list[str]) -> dict[str, tuple[Any, ...]]:
+def marks(place: Place) -> dict[str, tuple[Any, ...]]:
     names = ("group", "original", "similarity", "distance")
-    with opened(target) as index:
+    with open_index(place) as index:
         ids = [one.id for batch in index.store.scan([], index.meta) for one in batch]
         return {
             one.id: tuple((one.source["esdedup"]).get(name) for name in names)
@@ -223,60 +220,59 @@ def marks(target: list[str]) -> dict[str, tuple[Any, ...]]:
         }
 
 
-def add(target: list[str], texts: dict[str, str]) -> None:
-    with opened(target) as index:
-        index.add([{"id": id, "text": text, "n": 1} for id, text in texts.items()])
+def add(place: Place, texts: dict[str, str]) -> None:
+    fill_index(place, [{"id": id, "text": text, "n": 1} for id, text in texts.items()])
 
 
 @pytest.mark.on_every_server
 def test_documents_of_groups_get_them_and_others_lose_theirs(
-    target: list[str], texts: dict[str, str], pairs: dict[tuple[str, str], float]
+    place: Place, texts: dict[str, str], pairs: dict[tuple[str, str], float]
 ) -> None:
-    add(target, texts)
-    assert "written" not in run(target, "group", "--dry-run")
-    assert set(marks(target).values()) == {ALONE}
+    add(place, texts)
+    assert "written" not in run(place, "group", "--dry-run")
+    assert set(marks(place).values()) == {ALONE}
     expected = groups_of_edges(texts, pairs, "leader")
     sizes = Counter(expected.values())
     grouped = sum(size for size in sizes.values() if size > 1)
     alone = len(texts) - grouped
     for written in (grouped, 0):
-        answer = run(target, "group")
+        answer = run(place, "group")
         assert (answer["written"], answer["unchanged"]) == (written, len(texts) - written)
-    for id, (group, original, similarity, distance) in marks(target).items():
+    for id, (group, original, similarity, distance) in marks(place).items():
         head = expected[id]
         assert group == (head if sizes[head] > 1 else None)
         assert original == (None if head == id else head)
         assert similarity == (None if head == id else pairs.get((head, id), pairs.get((id, head))))
         assert distance is None
     # By another rule and metric, the old marks go.
-    run(target, "group", "--sketch", "simhash", "--keep", "longest")
-    found = marks(target)
+    run(place, "group", "--sketch", "simhash", "--keep", "longest")
+    found = marks(place)
     assert {mark[2] for mark in found.values()} == {None}
     assert all((mark[1] is None) == (mark[3] is None) for mark in found.values())
     assert ALONE in found.values()
-    every = run(target, "group", "--collapse-ready")
+    every = run(place, "group", "--collapse-ready")
     assert every["written"] + every["unchanged"] == len(texts)
-    assert {id: mark[0] for id, mark in marks(target).items()} == expected
-    assert run(target, "group", "--collapse-ready")["written"] == 0
-    assert run(target, "group")["written"] == alone
-    assert [*marks(target).values()].count(ALONE) == alone
-    with opened(target) as index:
+    assert {id: mark[0] for id, mark in marks(place).items()} == expected
+    assert run(place, "group", "--collapse-ready")["written"] == 0
+    assert run(place, "group")["written"] == alone
+    assert [*marks(place).values()].count(ALONE) == alone
+    with open_index(place) as index:
         assert {document.source["n"] for document in index.store.get(list(texts))} == {1}
     assert not list(Path().glob("*.group"))
 
 
 @pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)
-def test_only_documents_whose_marks_differ_are_read_again(target: list[str]) -> None:
+def test_only_documents_whose_marks_differ_are_read_again(place: Place) -> None:
     texts = planted(30)
-    add(target, texts)
+    add(place, texts)
     read: list[str] = []
-    with opened(target) as place:
+    with open_index(place) as unwrapped:
 
         def holding(ids: Any, *arguments: Any, **options: Any) -> Any:
             read.extend(ids)
-            return place.store.hold(ids, *arguments, **options)
+            return unwrapped.store.hold(ids, *arguments, **options)
 
-        index = wrapped(place, hold=holding)
+        index = wrapped(unwrapped, hold=holding)
         first = index.group()
         grouped = sum(len(group.members) + 1 for group in first.groups)
         assert (first.marks.written, len(read)) == (grouped, grouped)
@@ -286,19 +282,19 @@ def test_only_documents_whose_marks_differ_are_read_again(target: list[str]) -> 
         index.add([{"id": "new", "text": words(77, 60)}], on_duplicate="mark")
         member = next(iter(first.groups)).members[-1].id
         index.update([{"id": member, "text": words(78, 60)}])
-        assert marks(target)["new"][0] == "new"
+        assert marks(place)["new"][0] == "new"
         read.clear()
         assert index.group().marks.written == 2
         assert {*read} == {"new", member}
         index.close()
-    assert marks(target)["new"] == marks(target)[member] == ALONE
+    assert marks(place)["new"] == marks(place)[member] == ALONE
 
 
 def test_a_document_that_changed_meanwhile_is_left_as_it_is(
-    target: list[str], texts: dict[str, str]
+    place: Place, texts: dict[str, str]
 ) -> None:
-    add(target, texts)
-    with opened(target) as index:
+    add(place, texts)
+    with open_index(place) as index:
         found = index.groups()
         (first, second, *_) = found
         changed, gone, touched = first.members[0].id, first.members[1].id, second.members[0].id
@@ -309,7 +305,7 @@ def test_a_document_that_changed_meanwhile_is_left_as_it_is(
     grouped = sum(len(group.members) + 1 for group in found)
     assert (report.written, report.stale, report.failures) == (grouped - 2, 2, [])
     assert report.read == report.written + report.stale + report.unchanged == len(texts)
-    after = marks(target)
+    after = marks(place)
     assert after[changed][0] in (None, changed)
     assert gone not in after
     assert after[touched][0] == second.representative
@@ -329,8 +325,8 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
     read: str,
     tmp_path: Path,
 ) -> None:
-    target = ["--db", str(tmp_path / "a.db")]
-    add(target, texts)
+    place = Place(tmp_path / "a.db", "documents")
+    add(place, texts)
     work, kills = tmp_path / "work", 0
 
     steps: list[str] = []
@@ -346,7 +342,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
             raise Killed
 
     grouping = from_settings(Grouping, {"method": method, "recall": recall})
-    with opened(target) as index:
+    with open_index(place) as index:
         plain = index.groups(grouping=grouping)
         assert plain.basis.read == read
         while True:

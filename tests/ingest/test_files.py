@@ -14,7 +14,7 @@ import zstandard
 import esdedup
 from esdedup.exceptions import InputError
 from esdedup.records.files import BadRecord, ReadSizes, Record, read_records
-from tests.helpers.commands import run_command, write_lines
+from tests.helpers.commands import read_lines, run_command, write_lines
 from tests.helpers.indices import open_index
 from tests.helpers.places import Place
 
@@ -23,8 +23,7 @@ CHINESE = "今天下午三点，市图书馆举行读书会"
 
 
 def letters(name: str = "pairs") -> list[dict[str, Any]]:
-    lines = Path(f"{name}.dead-letter.jsonl").read_text("utf-8").splitlines()
-    return [json.loads(line) for line in lines]
+    return read_lines(f"{name}.dead-letter.jsonl")
 
 
 @pytest.mark.parametrize(

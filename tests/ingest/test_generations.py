@@ -1,13 +1,20 @@
 """Documents that arrive behind a name of several indices, which can have one id each."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import esdedup
-from tests.helpers.commands import Ran, all_documents, call, esdedup_command, fill, write_lines
+from tests.helpers.commands import (
+    Ran,
+    all_documents,
+    call,
+    esdedup_command,
+    fill,
+    read_lines,
+    write_lines,
+)
 from tests.helpers.indices import attach_index
 
 TEXT = "the council met on monday and voted for a new bridge over the river near town"
@@ -51,8 +58,8 @@ def test_a_document_that_is_sent_again_is_the_duplicate_of_its_earlier_generatio
     assert all_documents(url, second) == {}
     failed = index(url, name, "fail", again)
     assert (failed.status, failed.json[0]["failed"]) == (1, 1)
-    (letter,) = Path(f"{name}.dead-letter.jsonl").read_text("utf-8").splitlines()
-    assert f"a near-duplicate of '{first}/1'" in json.loads(letter)["reason"]
+    (letter,) = read_lines(f"{name}.dead-letter.jsonl")
+    assert f"a near-duplicate of '{first}/1'" in letter["reason"]
     Path(f"{name}.dead-letter.jsonl").unlink()
     marked = index(url, name, "mark", again, {"id": "2", "text": NEAR}, {"id": "3", "text": NEAR})
     assert (marked.status, marked.json[0]["duplicates"]) == (0, 3)

@@ -1,13 +1,12 @@
 """New documents of an index that requires a routing, which is in a field of theirs."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 import esdedup
 from esdedup.exceptions import UsageError
-from tests.helpers.commands import call, esdedup_command, write_lines
+from tests.helpers.commands import call, esdedup_command, read_lines, write_lines
 
 TEXT = "the council met on monday and voted for a new bridge over the river near town"
 
@@ -34,8 +33,8 @@ def test_documents_are_written_with_the_value_of_a_field(url: str, name: str) ->
     first = esdedup_command(url, "index", *options)
     (report,) = first.json
     assert (first.status, report["created"], report["failed"]) == (1, 12, 1)
-    (letter,) = Path(f"{name}.dead-letter.jsonl").read_text("utf-8").splitlines()
-    assert "the routing field 'user'" in json.loads(letter)["reason"]
+    (letter,) = read_lines(f"{name}.dead-letter.jsonl")
+    assert "the routing field 'user'" in letter["reason"]
     assert routings(url, name) == {f"{n}": f"u{n % 4}" for n in range(12)}
     (again,) = esdedup_command(url, "index", *options, "--workers", "2").json
     assert (again["created"], again["unchanged"]) == (0, 12)

@@ -12,7 +12,7 @@ import pytest
 import esdedup
 from esdedup.cli.surroundings import Surroundings
 from esdedup.runs.run import ShareSizes
-from tests.helpers.commands import run_command, write_lines
+from tests.helpers.commands import read_lines, run_command, write_lines
 from tests.helpers.processes import await_true, input_without_end, start_command
 
 SENTENCE = "the council met on monday and voted for a new bridge over the river near town"
@@ -79,8 +79,8 @@ def test_bad_records_are_counted_and_kept() -> None:
     done = run_command("pairs", "a.jsonl", "--json", status=1)
     assert done.json == [{"left": "a", "right": "c", "similarity": 1.0, "equal": True}]
     assert "2 of 4 records were skipped: see pairs.dead-letter.jsonl" in done.err
-    letters = Path("pairs.dead-letter.jsonl").read_text("utf-8").splitlines()
-    assert [json.loads(line)["line"] for line in letters] == [2, 3]
+    letters = read_lines("pairs.dead-letter.jsonl")
+    assert [letter["line"] for letter in letters] == [2, 3]
 
 
 def test_files_of_one_name_in_several_folders_keep_all_their_lines() -> None:

@@ -13,7 +13,15 @@ import esdedup
 from esdedup import Bits, MinHash, Passages, Scheme
 from esdedup.proxy.splice import SentSource, Splicer
 from esdedup.stores.mapping import IndexMeta
-from tests.helpers.commands import call, esdedup_command, fill, run_command, words, write_lines
+from tests.helpers.commands import (
+    call,
+    esdedup_command,
+    fill,
+    read_lines,
+    run_command,
+    words,
+    write_lines,
+)
 from tests.helpers.indices import attach_index, open_index
 from tests.helpers.places import Place, clusters
 
@@ -133,8 +141,8 @@ def test_wrong_values_go_to_the_dead_letter(folder: Path) -> None:
     assert (made.status, made.json[0]["created"], made.json[0]["failed"]) == (1, 48, 5)
     first = "images.jsonl:4: the field 'phash': 'c3d1' is not a fingerprint of 64 bits in 16 hex"
     assert first in made.err
-    letters = (folder / "images.dead-letter.jsonl").read_text("utf-8").splitlines()
-    assert [json.loads(each)["line"] for each in letters] == [4, 5, 6, 7, 9]
+    letters = read_lines(folder / "images.dead-letter.jsonl")
+    assert [letter["line"] for letter in letters] == [4, 5, 6, 7, 9]
     at = ["--db", "x.db", "--index", "images"]
     asked = f"{prints()['r07']:016x}"
     found = run_command("similar", *at, "--bits", asked, "-k", "100").json[0]["matches"]
