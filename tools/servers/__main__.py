@@ -1,7 +1,6 @@
 """Install the servers that a test run needs from jars, into the cache.
 
-python -m tools.servers          # those of a usual run
-python -m tools.servers --all    # every server
+`python -m tools.servers` installs those of a usual run, and `--all` every server.
 """
 
 import argparse
@@ -11,8 +10,12 @@ from tools.servers.versions import ONLY_WITH_ALL, SERVERS
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.servers", description=__doc__)
-    parser.add_argument("--all", action="store_true", help="every server")
+    """Install the servers, and print the folder of each."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.servers",
+        description="Install the servers that a test run needs from jars, into the cache.",
+    )
+    parser.add_argument("--all", action="store_true", help="include the servers of pytest --all")
     options = parser.parse_args()
     for fixture, server in SERVERS.items():
         if options.all or fixture.removesuffix("_url") not in ONLY_WITH_ALL:
