@@ -4,7 +4,6 @@ The results are those of brute force, in all that finds pairs and groups.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 import esdedup
 from esdedup import SimHash, UsageError
 from esdedup.sketch.within import Within
-from tests.helpers.commands import run_command, write_lines
+from tests.helpers.commands import read_lines, run_command, write_lines
 from tests.helpers.indices import open_index
 from tests.helpers.places import Place
 from tests.helpers.scoped_documents import (
@@ -208,7 +207,3 @@ def test_a_scope_is_written_as_it_is_parsed() -> None:
     texts = ["dc:creator", "source", "date:3d", "seen:90m", "at:1w"]
     assert Within.parse(texts).to_json() == texts
     assert Within.parse(Within.parse(["date:36h"]).to_json()) == Within.parse("date:1.5d")
-
-
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    yield from read_lines(path)
