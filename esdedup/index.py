@@ -223,8 +223,9 @@ class Index:
         index that requires a routing; None for the id.
 
         Raises RecordError, naming the document by number, if one has no text or no valid id, or if
-        the store rejects it. Earlier documents may have been written. Raises UsageError for a
-        single document.
+        the store rejects it. Earlier documents may have been written. Raises StoreError if the
+        mapping is strict and lacks fields of all the first documents, and UsageError for a single
+        document.
         """
         if not isinstance(on_duplicate, DuplicatePolicy):
             on_duplicate = DuplicatePolicy(on_duplicate)

@@ -18,6 +18,7 @@ from esdedup.stores.elastic.client import refreshes_soon
 from esdedup.stores.elastic.component_templates import next_state
 from esdedup.stores.elastic.indices import IndexState, Named, resolve, source_limits, states
 from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.elastic.strict_mappings import how_to_add, is_strict, missing_fields
 from esdedup.stores.mapping import (
     IndexMapping,
     IndexMeta,
@@ -79,7 +80,7 @@ class Kind:
 
     def obstacles(self, state: IndexState, sketched: SketchedFields) -> Iterator[Obstacle]:
         """Yield the obstacles of this kind on an index."""
-        advice = "; ".join(filter(None, (self.breaks, self.way_out.format(index=state.name))))
+        advice = "; ".join(filter(None, (self.breaks, self.way_out.replace("{index}", state.name))))
         for sign in self.recognise(state, sketched):
             reason = f"{sign}: {advice}" if advice else sign
             yield Obstacle(state.name, self.stops, reason, self.name)
@@ -261,6 +262,11 @@ def _append_only(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
         yield "the index is append-only (index.append_only.enabled)"
 
 
+def _strict_mapping(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
+    if missing_fields([state.mapping], ["id"]):
+        yield "the mapping is strict (dynamic: strict) and has no field 'id'"
+
+
 def _rebuilt_source(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
     mode = state.mapping.get("_source", {}).get("mode") or _source_mode(state)
     if state.rebuilds_source:
@@ -313,8 +319,7 @@ def why_no_text(state: IndexState, name: str) -> str:
     texts = [path for path, field in fields.items() if field.get("type") in _TEXTS]
     paths = ", ".join([path for path in sorted(texts) if not path.startswith(FIELD)][:10])
     fields_with_text = f"; fields with text: {paths}" if paths else ""
-    is_strict = str(state.mapping.get("dynamic", "true")).lower() == "strict"
-    consequence = " and, dynamic being strict, none can get it" if is_strict else ""
+    consequence = " and, dynamic being strict, none can get it" * is_strict(state.mapping)
     advice = f"name the one that holds the text (`text_field`){fields_with_text}"
     return f"the mapping has no field {name!r}{consequence}; {advice}"
 
@@ -457,6 +462,13 @@ KINDS: tuple[Kind, ...] = (
         breaks="tokens come back sorted, which changes nothing for searches",
     ),
     PIPELINE,
+    Kind(
+        "strict mapping",
+        "nothing",
+        _strict_mapping,
+        breaks="servers refuse records with this or any other field that the mapping lacks",
+        way_out=f"before `esdedup index` writes such records, {how_to_add('{index}', ['id'])}",
+    ),
     Kind(
         "slow refresh",
         "nothing",

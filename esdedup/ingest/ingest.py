@@ -7,13 +7,14 @@ time, but those that have an id in common in the order of the records: of severa
 id the last one stays.
 """
 
+import json
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from esdedup.exceptions import RecordError, UsageError
+from esdedup.exceptions import RecordError, StoreError, UsageError
 from esdedup.ingest.arrivals import Originals
 from esdedup.ingest.parallel import beside, in_order
 from esdedup.ingest.places import Places
@@ -182,8 +183,9 @@ def ingest(
     current_meta: returns the index's meta, which may change during the run.
     dead_letter: called with every record that is not written.
 
-    Raises UsageError if the index requires a routing and no field of it is named; the errors of
-    the store, and of `in_order`. The same call again completes the work.
+    Raises UsageError if the index requires a routing and no field of it is named; StoreError if its
+    mapping is strict and refuses all of the first records; the errors of the store, and of
+    `in_order`. The same call again completes the work.
     """
     policy, places = settings.on_duplicate, settings.places
     require_routing_field(store, settings.routing_field)
@@ -227,6 +229,8 @@ def ingest(
     ):
         for writer, counts in results:
             bad, document_ids = writer.batch.bad, writer.batch.documents.ids
+            if not report.read:
+                _require_accepted(store, writer.batch.documents, counts)
             for record in [*writer.refused, *bad]:
                 dead_letter(record)
             report += counts
@@ -249,6 +253,15 @@ def require_routing_field(store: Store, routing_field: str | None) -> None:
             f"{store.where} requires a routing of each document: name the field that has it"
             " (`routing_field`)"
         )
+
+
+def _require_accepted(store: Store, documents: EncodedDocuments, counts: IngestReport) -> None:
+    """Raise StoreError if the index refused all of the first documents for their fields."""
+    if not len(documents) or counts.failed < len(documents):
+        return
+    names = {name for source in documents.sources for name in json.loads(source)}
+    if reason := store.why_refused(names):
+        raise StoreError(f"none of the first {len(documents):,} records was written: {reason}")
 
 
 @dataclass(frozen=True)

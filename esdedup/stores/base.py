@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -87,6 +87,12 @@ class Store(Protocol):
         """Return whether documents may pass an ingest pipeline before they are stored.
 
         It may change their texts, drop them, move them to other indices, or give them other ids.
+        """
+
+    def why_refused(self, names: Collection[str]) -> str | None:
+        """Return why documents with some fields are refused, and what to do; None if they are not.
+
+        names: top-level fields. Only the mapping of a cluster's index refuses fields.
         """
 
     def write(

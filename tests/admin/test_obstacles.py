@@ -13,6 +13,7 @@ import pytest
 import esdedup
 from esdedup import admin
 from esdedup.admin.obstacles import KINDS
+from esdedup.exceptions import StoreError
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words, write_lines
 from tests.helpers.pipelines import html_strip, pipeline, use_pipeline
 from tests.helpers.processes import start_command
@@ -84,6 +85,33 @@ def test_a_setting_is_named_by_attach_check_and_template(url: str, name: str, ki
         assert (ran.status, advice in ran.err) == (0, True), ran.err
     finally:
         call(url, "DELETE", f"/_index_template/{name}")
+
+
+@pytest.mark.on_every_server
+def test_a_strict_mapping_is_named_and_index_says_once_which_fields_it_lacks(
+    url: str, name: str
+) -> None:
+    make(url, name, {}, dynamic="strict")
+    records = [{"id": f"d{n}", "text": words(n), "page": n} for n in range(3)]
+    write_lines(Path("new.jsonl"), records)
+    attached = esdedup_command(url, "attach", "-i", name)
+    request = f'PUT {name}/_mapping {{"properties": {{"id": {{"type": "keyword"}}'
+    assert (attached.status, request in attached.err) == (0, True), attached.err
+    assert obstacles_of(url, name) == {"strict mapping": "nothing"}
+    refused = esdedup_command(url, "index", "new.jsonl", "-i", name)
+    assert (refused.status, refused.err.count("strict")) == (1, 1), refused.err
+    assert "none of the first 3 records was written" in refused.err
+    assert "has no fields 'id', 'page'" in refused.err
+    assert not Path(f"{name}.dead-letter.jsonl").exists()
+    with esdedup.open(url, name) as index, pytest.raises(StoreError, match="'page'"):
+        index.add(records)
+    call(url, "PUT", f"/{name}/_mapping", {"properties": {"id": {"type": "keyword"}}})
+    # One record of several has a field too many, and is rejected alone.
+    write_lines(Path("new.jsonl"), [{"id": "e", "text": words(5)}, *records[:1]])
+    partly = esdedup_command(url, "index", "new.jsonl", "-i", name)
+    counts = partly.json[0]
+    assert (partly.status, counts["created"], counts["failed"]) == (1, 1, 1), partly.err
+    assert obstacles_of(url, name) == {}
 
 
 @pytest.mark.on_every_server

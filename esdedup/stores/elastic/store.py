@@ -11,7 +11,7 @@ import contextlib
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
@@ -72,6 +72,7 @@ from esdedup.stores.elastic.queries import (
     with_times,
 )
 from esdedup.stores.elastic.scope_filters import scope_filters, times_among
+from esdedup.stores.elastic.strict_mappings import how_to_add, missing_fields
 from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.mapping import (
     IndexMapping,
@@ -228,6 +229,17 @@ class ClusterStore:
             return status == 403
         pipelines_of_indices = (state["settings"].values() for state in answer.values())
         return any(name != "_none" for pipelines in pipelines_of_indices for name in pipelines)
+
+    def why_refused(self, names: Collection[str]) -> str | None:
+        missing = missing_fields((self._mappings() or {}).values(), names)
+        if not missing:
+            return None
+        noun, pronoun = ("field", "it") if len(missing) == 1 else ("fields", "them")
+        return (
+            f"the mapping of {self.where} is strict, and has no {noun}"
+            f" {', '.join(map(repr, missing))}. Add {pronoun}"
+            f" ({how_to_add(self.index, missing)}), or write documents without {pronoun}"
+        )
 
     def write(
         self, documents: Sequence[Document] | EncodedDocuments, *, create: bool = False

@@ -14,7 +14,7 @@ import logging
 import secrets
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -160,6 +160,9 @@ class LocalStore:
 
     def has_pipeline(self) -> bool:
         return False
+
+    def why_refused(self, names: Collection[str]) -> str | None:
+        return None
 
     def write(
         self, documents: Sequence[Document] | EncodedDocuments, *, create: bool = False
