@@ -268,7 +268,9 @@ def documents_of(
             if isinstance(record, Record):
                 bad.append(bad_record(record, reason))
             else:
-                bad.append(replace(record, reason=f"{record.reason}; {reason}"))
+                # Bytes that are not UTF-8 are the reason in the record, and again in its text.
+                reasons = dict.fromkeys([record.reason, reason])
+                bad.append(replace(record, reason="; ".join(reasons)))
     return documents, bad
 
 

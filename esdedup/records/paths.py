@@ -2,7 +2,7 @@
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -10,7 +10,7 @@ from esdedup.exceptions import UsageError
 from esdedup.models import natural
 from esdedup.records.files import Format, format_of
 from esdedup.records.locations import is_address, is_http, listed, look_up
-from esdedup.records.text_files import STDIN
+from esdedup.records.text_files import COMPRESSED, STDIN
 
 ABOUT = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")
 """Files of the library `datasets` that describe the documents, and hold none."""
@@ -80,8 +80,19 @@ def _in_folder(folder: str, format: Format | None, left_out: list[str]) -> list[
         raise UsageError(f"{folder}: the folder has no files of a known format")
     if len(formats) > 1:
         examples = " and ".join(f"{kind} ({min(paths)})" for kind, paths in formats.items())
-        raise UsageError(f"{folder}: it holds files of several formats, {examples}: name one kind")
+        raise UsageError(
+            f"{folder}: it holds files of several formats, {examples}: name those of one format by a"
+            f" pattern in quotes, such as '{_pattern_of(folder, formats)}'"
+        )
     return sorted(*formats.values(), key=_in_order)
+
+
+def _pattern_of(folder: str, formats: Mapping[Format, list[str]]) -> str:
+    """Return a pattern for the files of the format that most have, by the ending of one."""
+    path = PurePath(min(max(formats.values(), key=len)))
+    ending = PurePath(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
+    # Also those that are compressed.
+    return f"{folder.rstrip('/')}/**/*{ending}*"
 
 
 def _below(folder: str, format: Format | None, links: list[str]) -> Iterator[str]:

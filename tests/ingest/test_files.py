@@ -197,6 +197,12 @@ def test_a_failed_first_try_leaves_the_index_free(place: Place) -> None:
             esdedup.open(place.target, place.index, text_field="title").create()
 
 
+def test_bytes_that_are_not_utf8_are_reported_once() -> None:
+    Path("latin.jsonl").write_bytes('{"text": "les élèves"}\n'.encode("latin-1"))
+    done = run_command("clean", "latin.jsonl", "-o", "out.jsonl")
+    assert (done.status, done.err.count("byte 0xe9 is not valid UTF-8")) == (1, 1), done.err
+
+
 def test_each_file_is_one_document() -> None:
     contents = {
         "in/README": b"what these files are, and where they are from",
