@@ -126,7 +126,7 @@ def clean(
     removed: file for the list of what is removed; None for `_removed.jsonl.zst` in the output.
     work: folder to resume from; None for one beside the output.
     workers: number of processes. More than one import the main module again.
-    max_memory: in bytes, or such as "8GB"; None for 2 GB, and 60 bytes a document.
+    max_memory: in bytes, or such as "8GB"; None for 2 GB, and 60 bytes per document.
     dead_letter: called with each record that can't be read, and is left out.
     progress: a function that is called with the name of a step, the amount done, and the total (0
     if unknown), or True for lines on standard error.

@@ -52,7 +52,7 @@ class Effort:
     """How many processes work, and how fast.
 
     workers: number of processes, 1 to `MOST_SLICES`.
-    rate: maximum number of documents a second, of all together.
+    rate: maximum number of documents per second, of all together.
 
     Raises UsageError for other values.
     """
@@ -64,7 +64,7 @@ class Effort:
         if not 1 <= self.workers <= MOST_SLICES:
             raise UsageError(f"workers {self.workers}: use 1 to {MOST_SLICES}")
         if self.rate is not None and not (self.rate > 0 and math.isfinite(self.rate)):
-            raise UsageError(f"rate {self.rate}: use a number of documents a second above 0")
+            raise UsageError(f"rate {self.rate}: use a number of documents per second above 0")
 
 
 log = logging.getLogger("esdedup")
@@ -238,7 +238,7 @@ class _ReadPages:
     index: its name.
     plan: what to add to the documents.
     slice: whose documents they are.
-    rate: maximum documents a second.
+    rate: maximum documents per second.
     """
 
     index: str

@@ -321,7 +321,7 @@ class CleanFiles:
 
 
 def save_retained(file: Path, retained: Iterable[RetainedRecords]) -> None:
-    """Save the records of files that stay, in 8 bytes a record."""
+    """Save the records of files that stay, in 8 bytes per record."""
     files = [*retained]
     changed = json.dumps([[*records.changed.items()] for records in files]).encode()
     signed = [np.where(records.is_retained, records.lines, -records.lines) for records in files]

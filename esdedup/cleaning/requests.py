@@ -62,7 +62,7 @@ class FileRequest:
     dead_letter: called with each record that is no document.
     dead_letter_file: the file that it writes, or None.
     work: folder to resume from, or None for one beside the output.
-    workers: number of processes, or None for one a core.
+    workers: number of processes, or None for one per core.
     task: number of this task and of all, such as "3/8", or None to do the whole job.
     stage: the only stage of the task to do, or None for all.
     sizes: of the shares of a run.

@@ -57,7 +57,7 @@ class FileOptions(options.SchemeOptions):
         None,
         "Processes on this machine.",
         bounds=(1, None),
-        show_default=f"one a core for large files, at most {MOST_PROCESSES}",
+        show_default=f"one per core for large files, at most {MOST_PROCESSES}",
     )
 
     def processes(self, files: list[str], cores: int | None = None) -> int:

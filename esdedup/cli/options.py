@@ -89,7 +89,7 @@ against_field = partial(
 yes = partial(setting, False, "Confirm without asking.", "-y")
 dry_run = partial(setting, False, "Show the changes without making them.")
 workers = partial(setting, 1, "Processes on this machine.", bounds=(1, None))
-max_rate = partial(setting, None, "Maximum documents a second, to spare the cluster.")
+max_rate = partial(setting, None, "Maximum documents per second, to spare the cluster.")
 work = partial(
     setting,
     None,

@@ -329,7 +329,7 @@ def _near_fingerprints(
 
 
 def _scoped_segments(segments: U64, scopes: U64 | None, bits: int) -> tuple[U64, int]:
-    """Return segments with the numbers of scopes in their high bits, and their rows a document.
+    """Return segments with the numbers of scopes in their high bits, and their rows per document.
 
     scopes: as of `_Joining`. bits: of a segment, to which masks apply.
     """

@@ -81,8 +81,8 @@ def _in_folder(folder: str, format: Format | None, left_out: list[str]) -> list[
     if len(formats) > 1:
         examples = " and ".join(f"{kind} ({min(paths)})" for kind, paths in formats.items())
         raise UsageError(
-            f"{folder}: it holds files of several formats, {examples}: name those of one format by a"
-            f" pattern in quotes, such as '{_pattern_of(folder, formats)}'"
+            f"{folder}: it holds files of several formats, {examples}: name those of one format by"
+            f" a pattern in quotes, such as '{_pattern_of(folder, formats)}'"
         )
     return sorted(*formats.values(), key=_in_order)
 

@@ -1,4 +1,4 @@
-"""Chooses bands, rows a band, and the probes of a query, by their chance to meet and their cost.
+"""Choose bands, rows per band, and the probes of a query, by their chance to meet and their cost.
 
 Leskovec, Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4.3: documents of Jaccard
 similarity J share the minimum of a row with the chance J, and a band of r rows with J**r.

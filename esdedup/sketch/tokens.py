@@ -31,7 +31,7 @@ def _form(count: int, bits: int) -> tuple[int, int]:
 
 
 def token_length(count: int, bits: int) -> int:
-    """Characters of a token, for `count` tokens a document with values of `bits` bits."""
+    """Characters of a token, for `count` tokens per document with values of `bits` bits."""
     return sum(_form(count, bits))
 
 

@@ -29,7 +29,7 @@ class Shingling:
 
     unit: "word" (runs of word characters; a character of a script without spaces, such as Han, is a
         word by itself), "char" (characters, white space collapsed) or "jieba" (Chinese words).
-    size: tokens a shingle.
+    size: tokens per shingle.
     stop_words: tokens left out before shingles are formed, normalised as the text is.
     segmenter: with "jieba", the package version whose dictionary splits the words; "" takes the
         installed one.

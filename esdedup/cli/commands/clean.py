@@ -83,7 +83,7 @@ class CleanOptions:
             "Memory to use, besides pages of mapped files; more is faster.",
             metavar="SIZE",
             rare=True,
-            show_default="2GB, and 60 bytes a document",
+            show_default="2GB, and 60 bytes per document",
         ),
     )
 

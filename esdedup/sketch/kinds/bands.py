@@ -122,7 +122,7 @@ class Banded(Sketch):
                 f" of chance similarity {CHANCE_SIMILARITY}"
             )
             terms = self.bands * probes(self.rows, swaps)
-            rows.append((f"recall with {terms:,} terms a query", effect))
+            rows.append((f"recall with {terms:,} terms per query", effect))
         return rows
 
     def least(self, limits: Limits, groups: int, similarity: float | None = None) -> int:

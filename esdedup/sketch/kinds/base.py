@@ -134,7 +134,7 @@ class Sketch(ABC):
     @property
     def size_in_words(self) -> str:
         """The size of the tokens in an index of Elasticsearch, as messages show it."""
-        return f"about {self.tokens * self.token_bytes:,.0f} bytes a document"
+        return f"about {self.tokens * self.token_bytes:,.0f} bytes per document"
 
     @property
     def width(self) -> int:

@@ -171,5 +171,5 @@ class Bits(Segmented):
 
     def describe(self) -> str:
         terms = self.probes(self.reach // self.segments)
-        complete = f"complete up to distance {self.reach} with {terms:,} terms a query"
+        complete = f"complete up to distance {self.reach} with {terms:,} terms per query"
         return f"{super().describe()}; {complete}"

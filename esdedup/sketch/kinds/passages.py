@@ -58,7 +58,7 @@ class Passages(Sketch):
     @property
     def size_in_words(self) -> str:
         # Winnowing keeps a hash of 2 / (window + 1) of the runs.
-        return f"about {2 * self.token_bytes / (self.window + 1):.1f} bytes a word"
+        return f"about {2 * self.token_bytes / (self.window + 1):.1f} bytes per word"
 
     def values(self, block: Block) -> Ragged:
         """Return the tokens of each text, in no position."""

@@ -80,7 +80,7 @@ class Segmented(Sketch):
         probes = self.probes(distance // self.segments)
         if probes > MAX_PROBES:
             raise UsageError(
-                f"distance {distance} needs {probes:,} terms a query with"
+                f"distance {distance} needs {probes:,} terms per query with"
                 f" {self.segments} segments; a cluster accepts {MAX_PROBES:,}: use a smaller"
                 " distance, or an index with more segments"
             )
@@ -143,7 +143,7 @@ class Segmented(Sketch):
             # Of unrelated fingerprints: an upper bound, tight if it is small.
             met = math.fsum(neighbours(width, radius) / 2.0**width for width in self.widths)
             effect = (
-                f"guaranteed with {self.probes(radius):,} terms a query; about"
+                f"guaranteed with {self.probes(radius):,} terms per query; about"
                 f" {documents * min(1.0, met):,.1f} chance candidates at {documents:,.0f} documents"
             )
             rows.append((f"Hamming distance up to {self.guarantee(radius)}", effect))
