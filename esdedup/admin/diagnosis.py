@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
+from esdedup.admin.obstacles import obstacles_of
 from esdedup.admin.roles import ROLES, Role, role
 from esdedup.exceptions import EsdedupError
+from esdedup.index import Index
 from esdedup.index import open as open_index
 from esdedup.stores import Cluster, ClusterStore
 from esdedup.stores.connection import Connection
@@ -39,6 +41,8 @@ class Diagnosis:
     connection: how it is reached: protocol, number of addresses, kind of credentials; None for a
         local file.
     scheme: the id of the index's scheme; None if the index was not read.
+    sketches: the kinds of sketches that the scheme has.
+    obstacles: their names (`obstacles.KINDS`), in the settings and the mapping.
     documents: number of all; as are `sketched` with tokens, and `bytes` on disk.
     rights: of the user; None where the server can't say.
     problem: why something was not read; None if all was.
@@ -47,6 +51,8 @@ class Diagnosis:
     store: str | None
     connection: str | None
     scheme: str | None = None
+    sketches: tuple[str, ...] | None = None
+    obstacles: tuple[str, ...] | None = None
     documents: int | None = None
     sketched: int | None = None
     bytes: int | None = None
@@ -70,12 +76,19 @@ def diagnose(target: Connection | Path, name: str) -> Diagnosis:
                 diagnosis,
                 store=diagnosis.store or statistics.store,
                 scheme=index.meta.full_scheme.id,
+                sketches=tuple(sketch.kind for sketch in index.meta.full_scheme.sketches),
+                obstacles=_names_of_obstacles(index),
                 documents=statistics.documents,
                 sketched=statistics.sketched,
                 bytes=statistics.bytes,
             )
     except EsdedupError as error:
         return replace(diagnosis, problem=without_addresses(str(error), target))
+
+
+def _names_of_obstacles(index: Index) -> tuple[str, ...]:
+    names = (obstacle.name for obstacle in obstacles_of(index.store, index.meta))
+    return tuple(dict.fromkeys(names))
 
 
 def rights_of(cluster: Cluster, index: str) -> Rights | None:

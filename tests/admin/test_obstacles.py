@@ -98,6 +98,9 @@ def test_a_strict_mapping_is_named_and_index_says_once_which_fields_it_lacks(
     request = f'PUT {name}/_mapping {{"properties": {{"id": {{"type": "keyword"}}'
     assert (attached.status, request in attached.err) == (0, True), attached.err
     assert obstacles_of(url, name) == {"strict mapping": "nothing"}
+    described = esdedup_command(url, "doctor", "-i", name)
+    assert (described.status, "obstacles: strict mapping\n" in described.out) == (0, True)
+    assert "rights: unknown" in described.out
     refused = esdedup_command(url, "index", "new.jsonl", "-i", name)
     assert (refused.status, refused.err.count("strict")) == (1, 1), refused.err
     assert "none of the first 3 records was written" in refused.err

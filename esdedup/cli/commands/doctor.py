@@ -20,9 +20,10 @@ def doctor_command(
 
     Example: esdedup doctor -i news > doctor.txt
 
-    Shows the versions of esdedup, Python, the packages and the server, and the scheme, size and
-    rights of the index. It holds no address, user name, password, key or text of a document. The
-    exit status is 1 if a package is missing, or if an index that you name can't be read.
+    Shows the versions of esdedup, Python, the packages and the server, and the scheme, obstacles,
+    size and rights of the index. It holds no address, user name, password, key or text of a
+    document. The exit status is 1 if a package is missing, or if an index that you name can't be
+    read.
     """
     installation = admin.describe_installation()
     where = target.where
@@ -66,6 +67,8 @@ def _of_index(name: str, diagnosis: admin.Diagnosis) -> Iterator[tuple[str, str]
         "store": diagnosis.store,
         "connection": diagnosis.connection,
         "scheme": diagnosis.scheme,
+        "sketches": _joined(diagnosis.sketches),
+        "obstacles": _joined(diagnosis.obstacles),
         "documents": diagnosis.documents,
         "with tokens": diagnosis.sketched,
         "bytes": diagnosis.bytes,
@@ -77,3 +80,10 @@ def _of_index(name: str, diagnosis: admin.Diagnosis) -> Iterator[tuple[str, str]
     if diagnosis.rights is not None:
         yield "rights for", ", ".join(diagnosis.rights.allowed) or "nothing"
         yield "no rights for", ", ".join(diagnosis.rights.lacking) or "nothing"
+    elif diagnosis.scheme is not None and diagnosis.connection is not None:
+        yield "rights", "unknown: only Elasticsearch with security reports them"
+
+
+def _joined(names: tuple[str, ...] | None) -> str | None:
+    """Return names as one text, and None as it is."""
+    return None if names is None else ", ".join(names) or "none"
