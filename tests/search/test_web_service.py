@@ -23,10 +23,9 @@ TICKETS = {
 THREADS = 8
 
 
-def application(framework: str, product: str) -> Any:
-    """Return the service of the page in a framework, with the client of a product."""
-    services = [block.body for block in blocks_of(PAGE.read_text("utf-8")) if block.title]
-    (source,) = (service for service in services if f"from {framework}." in service)
+def application(product: str) -> Any:
+    """Return the service of the page, with the client of a product."""
+    (source,) = (block.body for block in blocks_of(PAGE.read_text("utf-8")) if block.title)
     source = source.replace("retry_for=2", "retry_for=0.2")
     if product == "opensearch":
         source = source.replace("from elasticsearch", "from opensearchpy")
@@ -48,19 +47,17 @@ async def visiting(application: Any) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.mark.on_every_server
-@pytest.mark.parametrize("framework", ["starlette", "fastapi"])
 @clusters
 def test_the_service_searches_and_reports_a_cluster_that_is_gone(
-    framework: str, place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip(framework)
     product = product_of(str(place.target))
 
     def hang_up(_: object) -> None:
         raise ConnectionError("the cluster is gone")
 
     async def visit(cluster: Proxy) -> None:
-        async with visiting(application(framework, product)) as visitor:
+        async with visiting(application(product)) as visitor:
             for id, text in TICKETS.items():
                 written = await visitor.post("/tickets", json={"id": id, "text": text})
                 assert (written.status_code, written.json()) == (201, {"created": 1})
@@ -70,6 +67,8 @@ def test_the_service_searches_and_reports_a_cluster_that_is_gone(
             nearest = await visitor.get("/nearest", params=params)
             assert nearest.json()[:2] == similar.json()
             assert (await visitor.get("/health")).json() == {"documents": 3}
+            out_of_bounds = {**params, "threshold": "2"}
+            assert (await visitor.get("/similar", params=out_of_bounds)).status_code == 422
 
             intact, cluster.on_request = cluster.on_request, hang_up
             for path in ("/similar", "/nearest", "/health"):
