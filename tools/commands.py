@@ -1,5 +1,6 @@
-"""Write the reference of the commands in Markdown: what `esdedup help` shows of each."""
+"""Write the reference of the commands in Markdown: what `esdedup help` shows of each one alone."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,10 @@ COMMANDS: dict[str, Any] = {
 """All commands by name."""
 OPTIONS = {"--help", *(name for option in app.params for name in option.opts)}
 """The options that need no command."""
+_OF_EVERY_COMMAND = re.compile(
+    r"^  -h, --help +Show this message and exit\.\n|^Settings in a file, [^\n]*\n?", re.MULTILINE
+)
+"""What the help of every command has; the page has it once, before the commands."""
 
 
 def commands_page() -> str:
@@ -25,4 +30,5 @@ def commands_page() -> str:
 def _sections() -> Iterator[str]:
     for topic in (*COMMANDS, "connection"):
         heading = f"esdedup {topic}" if topic in COMMANDS else topic.capitalize()
-        yield f"## {heading}\n\n```text\n{help_of(CONTEXT, topic)}\n```\n"
+        text = _OF_EVERY_COMMAND.sub("", f"{help_of(CONTEXT, topic)}\n").rstrip()
+        yield f"## {heading}\n\n```text\n{text}\n```\n"
