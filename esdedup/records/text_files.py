@@ -76,7 +76,9 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
     except (*_FAULTS, OSError, EOFError, UnicodeError) as error:
         if isinstance(error, OSError) and error.errno in _OF_OUTPUT:
             raise
-        raise InputError(f"{shown} can't be read to its end: {error}") from error
+        raise InputError(
+            f"{shown} can't be read to its end: {error}. Replace the file, or leave it out"
+        ) from error
     finally:
         if text is not None:
             text.detach()  # It would close standard input.

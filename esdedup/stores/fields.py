@@ -160,7 +160,7 @@ def text_of(source: Mapping[str, object], text_fields: Sequence[str]) -> str:
     kinds = {field: type(value).__name__ for field, value in values.items() if value is not None}
     if not kinds:
         verb = "are" if len(text_fields) > 1 else "is"
-        raise RecordError(f"{quoted(text_fields)} {verb} missing")
+        raise RecordError(f"{quoted(text_fields)} {verb} missing or null")
     field, kind = next(iter(kinds.items()))
     is_what = "a list without text" if kind in ("list", "tuple") else f"not text but {kind}"
     raise RecordError(f"the field {field!r} is {is_what}")

@@ -43,7 +43,7 @@ def test_a_list_of_objects_holds_the_strings_of_each(found: list[Any], dotted: b
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ({"n": 1}, "the fields 'title', 'body' are missing"),
+        ({"n": 1}, "the fields 'title', 'body' are missing or null"),
         ({"title": None, "body": 5}, "the field 'body' is not text but int"),
         ({"title": [], "body": [None, 1]}, "the field 'title' is a list without text"),
     ],
