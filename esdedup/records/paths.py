@@ -89,7 +89,8 @@ def _in_folder(folder: str, format: Format | None, left_out: list[str]) -> list[
 
 def _pattern_of(folder: str, formats: Mapping[Format, list[str]]) -> str:
     """Return a pattern for the files of the format that most have, by the ending of one."""
-    path = PurePath(min(max(formats.values(), key=len)))
+    paths = max(formats.values(), key=len)
+    path = PurePath(min(paths))
     ending = PurePath(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
     # Also those that are compressed.
     return f"{folder.rstrip('/')}/**/*{ending}*"
