@@ -230,7 +230,7 @@ def ingest(
         for writer, counts in results:
             bad, document_ids = writer.batch.bad, writer.batch.documents.ids
             if not report.read:
-                _require_accepted(store, writer.batch.documents, counts)
+                writer.require_accepted(counts)
             for record in [*writer.refused, *bad]:
                 dead_letter(record)
             report += counts
@@ -253,15 +253,6 @@ def require_routing_field(store: Store, routing_field: str | None) -> None:
             f"{store.where} requires a routing of each document: name the field that has it"
             " (`routing_field`)"
         )
-
-
-def _require_accepted(store: Store, documents: EncodedDocuments, counts: IngestReport) -> None:
-    """Raise StoreError if the index refused all of the first documents for their fields."""
-    if not len(documents) or counts.failed < len(documents):
-        return
-    names = {name for source in documents.sources for name in json.loads(source)}
-    if reason := store.why_refused(names):
-        raise StoreError(f"none of the first {len(documents):,} records was written: {reason}")
 
 
 @dataclass(frozen=True)
@@ -391,6 +382,19 @@ class _Writer:
         if self.originals is None:
             return failed + self._put(rows, {})[0]
         return failed + self._write_unless_similar(rows, self.originals)[0]
+
+    def require_accepted(self, counts: IngestReport) -> None:
+        """Raise StoreError if the store refused all documents of the batch for their fields.
+
+        counts: what became of them.
+        """
+        documents = self.batch.documents
+        if not len(documents) or counts.failed < len(documents):
+            return
+        fields = {name for source in documents.sources for name in json.loads(source)}
+        reason = self.store.why_refused(fields, [record.reason for record in self.refused])
+        if reason is not None:
+            raise StoreError(f"none of the first {len(documents):,} records was written: {reason}")
 
     def _unscoped(self, rows: Sequence[int]) -> int:
         """Return the number of documents that lack a value of the policy's scope."""

@@ -138,7 +138,7 @@ def pairs(
             sampled = edges("sample", "true", f"pmod(xxhash64(number), {sample}) = 0").count()
             warnings.warn(
                 f"about {sampled * sample:,} pairs are similar, as many texts resemble each other:"
-                " groups compares fewer, and returns one row a document",
+                " groups compares fewer, and returns one row per document",
                 stacklevel=3,
             )
         copies = documents.copies.select(

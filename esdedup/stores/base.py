@@ -89,10 +89,11 @@ class Store(Protocol):
         It may change their texts, drop them, move them to other indices, or give them other ids.
         """
 
-    def why_refused(self, names: Collection[str]) -> str | None:
-        """Return why documents with some fields are refused, and what to do; None if they are not.
+    def why_refused(self, fields: Collection[str], reasons: Collection[str]) -> str | None:
+        """Return which fields refused documents must not have, and what to do.
 
-        names: top-level fields. Only the mapping of a cluster's index refuses fields.
+        fields: the top-level fields of these. reasons: the store's own, one for each. None if it
+        refused some of them for another reason: only a cluster's mapping refuses fields.
         """
 
     def write(

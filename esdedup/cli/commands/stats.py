@@ -48,7 +48,7 @@ def stats_command(
         ("documents", f"{statistics.documents:,}"),
         ("with tokens", f"{statistics.sketched:,}"),
         ("with another scheme's tokens", f"{statistics.other:,}"),
-        ("bytes", f"{statistics.bytes:,} ({per_document:,.0f} a document)"),
+        ("bytes", f"{statistics.bytes:,} ({per_document:,.0f} per document)"),
         ("text fields", ", ".join(meta.text_fields)),
         *meta.full_scheme.describe(max(statistics.documents, 1)),
         *([("stop list", count(len(meta.stop), "token"))] if meta.stop else []),

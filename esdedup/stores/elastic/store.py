@@ -72,7 +72,7 @@ from esdedup.stores.elastic.queries import (
     with_times,
 )
 from esdedup.stores.elastic.scope_filters import scope_filters, times_among
-from esdedup.stores.elastic.strict_mappings import how_to_add, missing_fields
+from esdedup.stores.elastic.strict_mappings import REFUSED_FIELD, how_to_add, missing_fields
 from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.mapping import (
     IndexMapping,
@@ -230,8 +230,10 @@ class ClusterStore:
         pipelines_of_indices = (state["settings"].values() for state in answer.values())
         return any(name != "_none" for pipelines in pipelines_of_indices for name in pipelines)
 
-    def why_refused(self, names: Collection[str]) -> str | None:
-        missing = missing_fields((self._mappings() or {}).values(), names)
+    def why_refused(self, fields: Collection[str], reasons: Collection[str]) -> str | None:
+        if not all(reason.startswith(REFUSED_FIELD) for reason in reasons):
+            return None
+        missing = missing_fields((self._mappings() or {}).values(), fields)
         if not missing:
             return None
         noun, pronoun = ("field", "it") if len(missing) == 1 else ("fields", "them")

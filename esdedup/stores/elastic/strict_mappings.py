@@ -5,6 +5,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 from esdedup.stores.mapping import IndexMapping
 
+REFUSED_FIELD = "strict_dynamic_mapping_exception"
+"""How the reason of servers begins."""
+
 
 def is_strict(mapping: IndexMapping) -> bool:
     """Return whether servers refuse documents with fields that a mapping lacks."""

@@ -161,7 +161,7 @@ class LocalStore:
     def has_pipeline(self) -> bool:
         return False
 
-    def why_refused(self, names: Collection[str]) -> str | None:
+    def why_refused(self, fields: Collection[str], reasons: Collection[str]) -> str | None:
         return None
 
     def write(
