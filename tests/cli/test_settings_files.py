@@ -178,7 +178,7 @@ def test_shown_settings_are_a_file_that_sets_the_same() -> None:
     assert 'index = "n"  # environment: ESDEDUP_INDEX\n' in shown
     assert 'text_field = ["title", "text"]  # option --text-field\n' in shown
     assert "# max_repeats = 1  # default\n" in shown
-    assert "# workers  # default: one a core for large files, at most 4\n" in shown
+    assert "# workers  # default: one per core for large files, at most 4\n" in shown
     values = {
         "threshold": 0.9,
         "keep": "last",
