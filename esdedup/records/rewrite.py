@@ -38,6 +38,9 @@ _MARKS = {
 }
 """The byte order marks of encodings that have one, by the encoding of the text after it."""
 
+_NO_START = (-1, True)
+"""The line of a record after the last one, and whether it stays."""
+
 
 class RetainedFile(NamedTuple):
     """A file, and which of its records stay.
@@ -186,11 +189,15 @@ def _retained_lines(
     lines: those after the header.
     field: of the text in a line of JSON; None if the line is the text.
     """
-    stays_at = dict(zip(source.starts.tolist(), source.stays.tolist(), strict=True))
+    # Ascending, so that no dictionary of all records is in memory.
+    starts = zip(map(int, source.starts), map(bool, source.stays), strict=True)
+    next_start, next_stays = next(starts, _NO_START)
     stays = True
-    for number, line in enumerate(lines, min(stays_at, default=0)):
+    for number, line in enumerate(lines, max(next_start, 0)):
         # A line at which no record starts is of the record before it.
-        stays = stays_at.pop(number, stays)
+        while number == next_start:
+            stays = next_stays
+            next_start, next_stays = next(starts, _NO_START)
         if number in source.changed:
             try:
                 changed_line = _with_text(line.decode(codec), field, source.changed[number])
@@ -202,7 +209,7 @@ def _retained_lines(
             line = _with_new_values(source, number, line.decode(codec)).encode(codec)
         if stays:
             yield line
-    if stays_at:
+    if (next_start, next_stays) != _NO_START:
         raise InputError(f"{source.path} has changed since it was read: it has fewer records")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -76,6 +76,69 @@ class Cuts:
         """The arrays by their names, as they are saved."""
         return {f"cut_{name}": column for name, column in vars(self).items()}
 
+    def picked(self, rows: slice) -> Cuts:
+        """Return some cuts."""
+        return Cuts(self.document[rows], self.start[rows], self.end[rows])
+
+
+class ShortenedTexts(Mapping[int, str]):
+    """The texts of a file's documents without what is cut, by line, ascending.
+
+    They are read when they are requested, and in memory a block at a time: half of a corpus can
+    change. Requests in the order of the lines read each text once.
+
+    texts: as they were.
+    documents: numbers of those that change, ascending, shape (n,).
+    lines: of these, ascending, shape (n,).
+    cuts: from these.
+    edges: document i loses cuts[edges[i]:edges[i + 1]], shape (n + 1,).
+    """
+
+    def __init__(
+        self, texts: StoredTexts, documents: I64, lines: I64, cuts: Cuts, edges: I64
+    ) -> None:
+        self._texts, self._documents, self._lines = texts, documents, lines
+        self._cuts, self._edges = cuts, edges
+        blocks_of_texts = [*blocks(texts.sizes(documents), _BYTES_AT_ONCE)]
+        self._block_starts = np.array([block.start for block in blocks_of_texts], np.int64)
+        self._block_start = 0
+        self._block: list[str] = []
+
+    def __len__(self) -> int:
+        return self._lines.size
+
+    def __iter__(self) -> Iterator[int]:
+        yield from self._lines.tolist()
+
+    def __contains__(self, line: object) -> bool:
+        return isinstance(line, int) and self._row_of(line) is not None
+
+    def __getitem__(self, line: int) -> str:
+        row = self._row_of(line)
+        if row is None:
+            raise KeyError(line)
+        if not self._block_start <= row < self._block_start + len(self._block):
+            self._read_block_of(row)
+        return self._block[row - self._block_start]
+
+    def _row_of(self, line: int) -> int | None:
+        """Return the row of a line, None if its text stays."""
+        row = int(self._lines.searchsorted(line))
+        return row if row < self._lines.size and self._lines[row] == line else None
+
+    def _read_block_of(self, row: int) -> None:
+        """Read the texts of the block that has a row, and cut them."""
+        number = int(np.searchsorted(self._block_starts, row, "right"))
+        bounds = [*self._block_starts.tolist(), self._lines.size]
+        block = slice(bounds[number - 1], bounds[number])
+        self._block.clear()  # Before the next one is read.
+        edges = itertools.pairwise(self._edges[block.start : block.stop + 1].tolist())
+        texts = self._texts(self._documents[block])()
+        for text, (begin, end) in zip(texts, edges, strict=True):
+            starts, ends = self._cuts.start[begin:end].tolist(), self._cuts.end[begin:end].tolist()
+            self._block.append(without_words(text, [*zip(starts, ends, strict=True)]))
+        self._block_start = block.start
+
 
 @dataclass(frozen=True)
 class CutDocuments:
@@ -131,24 +194,18 @@ class CutDocuments:
         for start, end in itertools.pairwise(corpus.ends):
             in_file = slice(start, end)
             first, last = np.searchsorted(corpus.rows, [start, end]).tolist()
-            changed = dict(self._changed(texts, first, last))
+            changed = self._changed(texts, first, last)
             yield RetainedRecords(np.abs(lines[in_file]), is_retained[in_file], changed)
 
-    def _changed(self, texts: StoredTexts, first: int, last: int) -> Iterator[tuple[int, str]]:
-        """Yield the lines and the new texts of those documents of a range that change."""
-        cuts, corpus = self.cuts, self.corpus
-        low, high = np.searchsorted(cuts.document, [first, last]).tolist()
-        if low == high:
-            return
-        edges = np.append(low + np.flatnonzero(run_starts(cuts.document[low:high])), high)
-        documents = cuts.document[edges[:-1]]
-        lines = corpus.lines[corpus.rows[documents]].tolist()
-        for block in blocks(texts.sizes(documents), _BYTES_AT_ONCE):
-            bounds = itertools.pairwise(edges[block.start : block.stop + 1].tolist())
-            texts_of_block = texts(documents[block])()
-            for line, text, (begin, end) in zip(lines[block], texts_of_block, bounds, strict=True):
-                starts, ends = cuts.start[begin:end].tolist(), cuts.end[begin:end].tolist()
-                yield line, without_words(text, [*zip(starts, ends, strict=True)])
+    def _changed(self, texts: StoredTexts, first: int, last: int) -> ShortenedTexts:
+        """Return the new texts of those documents of a range that change."""
+        corpus = self.corpus
+        low, high = np.searchsorted(self.cuts.document, [first, last]).tolist()
+        cuts = self.cuts.picked(slice(low, high))
+        starts = np.flatnonzero(run_starts(cuts.document))
+        documents = cuts.document[starts]
+        lines = corpus.lines[corpus.rows[documents]]
+        return ShortenedTexts(texts, documents, lines, cuts, np.append(starts, high - low))
 
     def table(self) -> Tabular:
         """Return the table that lists the spans."""
