@@ -100,6 +100,14 @@ def test_all_repeated_windows_are_found_and_no_others(
         assert len(places) == count
 
 
+def test_other_windows_of_equal_hashes_in_earlier_documents_do_not_count(tmp_path: Path) -> None:
+    words = Ragged.of_rows([_HASHES[[0, 0, 1, 0, 0, 1]], _HASHES[[0, 0, 1, 0]]])
+    # All hashes are equal: there are four windows, of which two are.
+    repetition = Repetition(4, most=2, earlier=1, hash_mask=0)
+    with WindowSearch.of(words, repetition, Resources(tmp_path)) as search:
+        assert not search.spans().start.size
+
+
 def test_window_hashes_depend_on_all_words_and_on_nothing_else() -> None:
     words = _HASHES[[*range(12), *range(12)]]
     hashes = window_hashes(words, 5)

@@ -135,7 +135,7 @@ class WindowSearch:
             with ExitStack() as opened:
                 repeats, frequent = self._repeats(dropped, opened)
                 collisions = list[U64]()
-                rows = mapped(self.resources.folder, self._joined(repeats, collisions))
+                rows = mapped(self.resources.folder, self._joined(repeats, dropped, collisions))
             if not collisions:
                 return RepeatedSpans(rows[:, 0], rows[:, 1], rows[:, 2], frequent)
             # Windows of these hashes are compared by their words in the next round, which is final.
@@ -144,7 +144,11 @@ class WindowSearch:
     def _repeats(
         self, dropped: Mask | None, opened: ExitStack
     ) -> tuple[Partitions, FrequentWindows]:
-        """Return the windows that came before, by position, and their first occurrences."""
+        """Return the windows whose first occurrence is another, by position, and the frequent ones.
+
+        Of each group of equal hashes that cuts any: also the windows that stay all the same, as
+        those of earlier documents.
+        """
         words, repetition = self.words, self.repetition
         repeats = Partitions.of(self._windows.rows, self.resources, opened)
         frequent = FrequentWindows.none()
@@ -171,15 +175,24 @@ class WindowSearch:
             if positions.size:
                 is_repeated = np.logical_or.reduceat(chosen, groups.offsets[:-1])
             frequent = frequent.with_others(firsts[is_repeated], counts[is_repeated])
-            positions = positions[chosen]
+            # Windows that stay are compared too: what they count must not be another window.
+            compared = np.repeat(is_repeated, counts) & (positions != originals)
+            positions = positions[compared]
             # Partitions of positions: the repeats of a document are in one, or in two.
             partition = positions * len(repeats) // max(1, beyond)
-            repeats.add(partition, positions.view(np.uint64), originals[chosen])
+            repeats.add(partition, positions.view(np.uint64), originals[compared])
             # In documents, as all steps are.
             matched = number * len(words) // len(self._windows)
             release(words.hashes)
             self.resources.on_step("Matching", matched, len(words))
         return repeats, frequent
+
+    def _can_lose(self, positions: I64, dropped: Mask | None) -> Mask:
+        """Mark windows of documents that can lose some: later ones, which are not dropped."""
+        can_lose: Mask = positions >= int(self.words.offsets[self.repetition.earlier])
+        if dropped is not None:
+            can_lose &= ~dropped[self._documents_of(positions)]
+        return can_lose
 
     def _documents_of(self, positions: I64) -> I64:
         """Return the documents of words."""
@@ -203,9 +216,12 @@ class WindowSearch:
         counts = np.array([*map(len, by_words.values())], np.int64)
         return groups.joined(compared, counts)
 
-    def _joined(self, repeats: Partitions, collisions: list[U64]) -> Iterator[I64]:
+    def _joined(
+        self, repeats: Partitions, dropped: Mask | None, collisions: list[U64]
+    ) -> Iterator[I64]:
         """Yield spans as rows of start, original and number of words.
 
+        dropped: as of `spans`.
         collisions: gets the hashes of windows whose words differ from those of the first one.
         """
         size = self.repetition.size
@@ -218,6 +234,7 @@ class WindowSearch:
             counts = np.diff(np.append(starts, positions.size))
             rows = np.stack([positions[starts], originals[starts], counts + size - 1], axis=1)
             self._verify(rows, collisions)
+            rows = rows[self._can_lose(rows[:, 0], dropped)]
             if pending.size and rows.size and self._continues(pending[-1], rows[0]):
                 rows[0] = [*pending[-1, :2], pending[-1, 2] + rows[0, 2] - size + 1]
                 pending = pending[:-1]
