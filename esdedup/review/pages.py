@@ -84,6 +84,8 @@ class Review:
         passes it; without it a page shows messages as the library writes them.
     root: the path of all pages, which no other program knows.
     counting_seconds: time limit for counting the documents of runs that are still removed.
+    previewed_documents: most documents that a preview of a keep rule reads. 20,000 of 400
+        characters took 1.2 seconds in a file, and 12,000 take less than one.
     text_jobs: read texts beside the other jobs, so that a search for words waits for no group.
     """
 
@@ -98,6 +100,7 @@ class Review:
     with_options: Callable[[str], str] = str
     root: str = field(default_factory=lambda: f"/{secrets.token_urlsafe(16)}")
     counting_seconds: float = 2.0
+    previewed_documents: int = 12_000
     text_jobs: Jobs = field(default_factory=Jobs)
 
     @property

@@ -18,8 +18,6 @@ from esdedup.stores.fields import value_at
 from esdedup.text.instants import instant_of
 from esdedup.text.strings import Strings
 
-_MOST_READ = 20_000
-"""Documents that are read at once: about 0.3 seconds in a file."""
 _READ_AT_ONCE = 500
 _EXAMPLES = 10
 _WORDS = 80
@@ -70,13 +68,15 @@ class RulePreview:
     """The groups that another keep rule would change.
 
     rule: in the form of `keep`.
-    groups: number of those that were looked at.
-    changed: number of those in which another document stays.
+    groups: number of those that were read, the largest.
+    unread: number of the others.
+    changed: number of those read in which another document stays.
     examples: of them.
     """
 
     rule: str
     groups: int
+    unread: int
     changed: int
     examples: list[StayingChange]
 
@@ -101,14 +101,14 @@ def in_words(rule: KeepRule) -> str:
 
 
 def preview(review: Review, groups: Groups, rule: KeepRule) -> RulePreview:
-    """Return what a rule would change in the groups as they are, as many as are read at once.
+    """Return what a rule would change in the largest groups, up to `previewed_documents`.
 
     Groups whose representative was chosen by hand keep it.
     """
     index = review.index
     chosen = set(index.judgements.read().representatives)
     sizes = groups.sizes
-    most = int(np.searchsorted(sizes.cumsum(), _MOST_READ, "right"))
+    most = int(np.searchsorted(sizes.cumsum(), review.previewed_documents, "right"))
     heads = groups.heads[: max(1, most)].tolist()
     rows_by_head = {head: [head] for head in heads}
     for row in groups.duplicate_rows.tolist():
@@ -134,7 +134,8 @@ def preview(review: Review, groups: Groups, rule: KeepRule) -> RulePreview:
         for change in shown
         if {*change} <= texts.keys()
     ]
-    return RulePreview(str(rule), len(heads), len(changes), examples)
+    unread = len(groups) - len(heads)
+    return RulePreview(str(rule), len(heads), unread, len(changes), examples)
 
 
 def staying(review: Review, document: Document, rule: KeepRule) -> Staying:

@@ -505,6 +505,15 @@ def test_another_rule_shows_who_would_stay_and_is_used(writing: Visitor) -> None
     assert writing.post("/decide/keep").status_code == 400
 
 
+def test_a_preview_of_a_rule_names_the_groups_that_it_did_not_read(writing: Visitor) -> None:
+    brief = Visitor(replace(writing.review, previewed_documents=5))
+    page = plain(brief.get("/decide?keep=last").text)
+    assert "Another document stays in 2 of the 2 largest groups. 1 smaller group was not" in page
+    briefer = Visitor(replace(writing.review, previewed_documents=3))
+    page = plain(briefer.get("/decide?keep=last").text)
+    assert "Another document stays in 1 of the 1 largest groups. 2 smaller groups were not" in page
+
+
 def test_a_group_shows_who_would_stay_by_each_rule(visit: Visit) -> None:
     dated = [
         {"id": f"d{day}", "text": "The tide comes in at the old harbour " + "soon " * day}
