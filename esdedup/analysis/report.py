@@ -21,7 +21,7 @@ from esdedup.analysis.explain import CONTEXT
 from esdedup.analysis.html import head, page
 from esdedup.analysis.plain_json import object_of
 from esdedup.analysis.templates import LARGEST, Template, in_group, warning_of
-from esdedup.compare.source import shown_texts_in, texts_in
+from esdedup.compare.source import shown_texts_in
 from esdedup.groups.groups import Grouping, Groups, joined_though_unlike
 from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
@@ -30,6 +30,7 @@ from esdedup.search.warnings import missing_pairs, not_compared
 from esdedup.sketch.measures import JACCARD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
+from esdedup.stores.fields import shown_paths
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.private_files import file_name
 from esdedup.text.arrays import I64
@@ -269,13 +270,15 @@ def _bins(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[Bin, ...]:
 def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example | None:
     """Return a row and its representative, or None if a text is not the one that was grouped."""
     pair = int(groups.representative[row]), row
-    ids = [groups.ids[document_row] for document_row in pair]
-    texts, scheme = texts_in(store, meta.text_fields)(ids), meta.scheme
+    ids, scheme = [groups.ids[document_row] for document_row in pair], meta.scheme
+    paths = shown_paths(meta.text_fields)
+    sources = {document.id: document.source for document in store.get(ids, paths)}
+    texts = [meta.text_at(sources.get(id, {})) or "" for id in ids]
     if max(map(len, texts)) > _LONGEST:
         return None
     if digests(texts, meta) != [groups.digest(document_row) for document_row in pair]:
         return None
-    texts = shown_texts_in(store, meta.text_fields)(ids)
+    texts = [meta.shown_text(sources.get(id, {})) for id in ids]
     marked_texts = mark_shared(
         (texts[0], texts[1]), scheme.normalisation, scheme.shingling, scheme.seed
     )

@@ -26,10 +26,9 @@ from esdedup.runs.places import PlacesOfDocuments
 from esdedup.runs.run import OnStep, Run
 from esdedup.runs.shares import Part, Shares, TextsOf
 from esdedup.search.scopes import scope_paths, scope_words
-from esdedup.sketch.kinds.base import ValueField
 from esdedup.sketch.sketch import digest_words, hashed_words, is_digest, sketch, stored_values
 from esdedup.stores.base import Store
-from esdedup.stores.fields import shown_text, text_at
+from esdedup.stores.fields import shown_paths, shown_text, text_at
 from esdedup.text.arrays import I64, U64
 from esdedup.text.characters import count
 from esdedup.text.hashing import xxh3
@@ -537,8 +536,7 @@ def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], 
 
 def shown_texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], list[str]]:
     """Return the texts of a store's documents as people read them, by id."""
-    # The text to show of a vector is in another field.
-    paths = None if isinstance(text_fields[0], ValueField) else [*text_fields]
+    paths = shown_paths(text_fields)
 
     def texts_of(ids: list[str]) -> list[str]:
         sources = {document.id: document.source for document in store.get(ids, paths)}

@@ -75,6 +75,14 @@ def text_at(source: Mapping[str, object], text_fields: Sequence[str]) -> str | N
     return "\n".join(strings) if strings else None
 
 
+def shown_paths(text_fields: Sequence[str]) -> list[str] | None:
+    """Return the dotted names of the fields that `shown_text` reads; None for all.
+
+    The text to show of a vector is in another field.
+    """
+    return None if isinstance(text_fields[0], ValueField) else [*text_fields]
+
+
 def shown_text(source: Mapping[str, object], text_fields: Sequence[str]) -> str:
     """Return the text of a document as people read it; an empty one if it has none.
 
