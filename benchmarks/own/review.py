@@ -10,7 +10,6 @@ import argparse
 import json
 import re
 import statistics
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,9 @@ from typing import Any
 import httpx
 
 from benchmarks.lib import measuring
-from benchmarks.lib.measuring import ESDEDUP, Figures, run
-from benchmarks.lib.planted import planted
+from benchmarks.lib.measuring import Figures
+from benchmarks.lib.planted_index import planted_index
 from benchmarks.lib.processes import resident_mb
-from benchmarks.own.groups import written
 
 WORKING = ("/", "/groups", "/document?id=0")
 READY = (
@@ -147,12 +145,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where the results go")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="esdedup-benchmark-") as made:
-        folder = Path(made)
-        written(planted(options.documents)[0], folder / "documents.jsonl")
-        db = folder / "documents.db"
-        command = [*ESDEDUP, "index", str(folder / "documents.jsonl"), "--db", str(db)]
-        run(command, folder / "out")
+    with planted_index(options.documents) as db:
         results = measure(db, options)
     described = [{"name": "texts", "source": "benchmarks/lib/planted.py"}]
     print(measuring.save("review", results, described, folder=options.folder))

@@ -9,19 +9,17 @@ the others, and undo that. The seconds are those of the browser and the pages, w
 
 import argparse
 import functools
-import json
 import re
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.lib import measuring
-from benchmarks.lib.measuring import ESDEDUP, Figures, run
-from benchmarks.lib.planted import planted
+from benchmarks.lib.measuring import Figures
+from benchmarks.lib.planted_index import planted_index
 from tests.review.browser import running_browser
 from tests.review.reviewing import Reviewing
 
@@ -135,13 +133,9 @@ def measure(db: Path, options: argparse.Namespace) -> Figures:
     return figures
 
 
-def write_documents(count: int, file: Path) -> None:
-    """Write the texts with a source and a date each, as JSON lines."""
-    with file.open("w", encoding="utf-8") as lines:
-        for number, text in enumerate(planted(count)[0]):
-            source, day = SOURCES[number % 3], number % 28 + 1
-            document = {"id": str(number), "text": text, "source": source}
-            lines.write(json.dumps(document | {"date": f"2026-10-{day:02}"}) + "\n")
+def source_and_date(number: int) -> Mapping[str, str]:
+    """Return the source and the date of a document."""
+    return {"source": SOURCES[number % 3], "date": f"2026-10-{number % 28 + 1:02}"}
 
 
 def tables(document: dict[str, Any]) -> str:
@@ -166,11 +160,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=20)
     parser.add_argument("--folder", type=Path, help="where the results go")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="esdedup-benchmark-") as made:
-        folder = Path(made)
-        write_documents(options.documents, folder / "documents.jsonl")
-        db = folder / "documents.db"
-        run([*ESDEDUP, "index", str(folder / "documents.jsonl"), "--db", str(db)], folder / "out")
+    with planted_index(options.documents, source_and_date) as db:
         results = measure(db, options)
     described = [{"name": "texts", "source": "benchmarks/lib/planted.py"}]
     print(measuring.save("review_keys", results, described, folder=options.folder))
