@@ -202,10 +202,14 @@ class Decide:
         if not len(groups):
             raise UsageError("there are no duplicates to remove")
         rows = groups.duplicate_rows[:_READ]
-        documents = self.review.index.store.get([groups.ids[row] for row in rows.tolist()])
-        read = [
-            excerpt(document, self.review.index.meta, self.review.show) for document in documents
-        ]
+        heads = groups.representative[rows].tolist()
+        head_by_id = {
+            groups.ids[row]: groups.ids[head]
+            for row, head in zip(rows.tolist(), heads, strict=True)
+        }
+        documents = self.review.index.store.get([*head_by_id])
+        meta, show = self.review.index.meta, self.review.show
+        read = [(excerpt(document, meta, show), head_by_id[document.id]) for document in documents]
         return self.review.page(
             "confirm.html",
             {

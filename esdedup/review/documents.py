@@ -136,7 +136,9 @@ class DocumentPages:
         if id := parameters.get("id"):
             asked = excerpt(self.review.document(id), index.meta, self.review.show)
             values["asked"] = asked
-        elif not pairs and len(query.text) <= _PHRASE:
+        elif pairs:
+            values["asked"] = excerpt(queried, index.meta, ())
+        elif len(query.text) <= _PHRASE:
             # A phrase is a part of a document, not similar to it.
             values |= self._with_phrase(query.text, warnings)
         answer = self._page(parameters, values)

@@ -1,6 +1,7 @@
 """The pages Judge and Threshold: pairs to judge, and estimates from their judgements."""
 
 import functools
+import itertools
 import json
 import math
 from dataclasses import dataclass
@@ -179,7 +180,7 @@ class Judge:
             {
                 **self._border(pool, judgements, parameters),
                 "estimated": estimated,
-                "most_removed": max(estimate.removed.high for estimate in estimated),
+                "documents_on_axis": on_axis(max(estimate.removed.high for estimate in estimated)),
                 "at_current": at_current,
                 "counted": at_current.above + at_current.below,
                 "judged": len(judgements.pairs),
@@ -269,6 +270,14 @@ class Judge:
         return self.review.redirect("/groups")
 
 
+def on_axis(most: float) -> list[int]:
+    """Return round numbers for an axis, at most seven, from 0 to the first one from `most` on."""
+    step, factors = 1, itertools.cycle((2.0, 2.5, 2.0))
+    while step * 6 < most:
+        step = int(step * next(factors))
+    return [*range(0, max(step, math.ceil(most / step) * step) + 1, step)]
+
+
 def known_in_words(estimate: AtThreshold) -> list[str]:
     """Return what judgements show about a threshold, in sentences; none if they show nothing."""
     sentences: list[str] = []
@@ -292,7 +301,9 @@ def known_in_words(estimate: AtThreshold) -> list[str]:
     if estimate.recall is not None and estimate.recall.high - estimate.recall.low <= _TOO_WIDE:
         values = {"above": _of_hundred(estimate.recall.value)}
         sentences.append(
-            message("Of 100 pairs of duplicates, about {above} are at the threshold.", values)
+            message(
+                "Of 100 pairs of duplicates, about {above} are at the threshold or above.", values
+            )
         )
     return sentences
 

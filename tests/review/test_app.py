@@ -169,12 +169,22 @@ def test_a_search_for_words_shows_how_many_texts_are_read(visit: Visit) -> None:
     assert visitor.get(progress).status_code == 204
 
 
+def test_a_search_by_text_shows_the_text_before_what_is_similar(visit: Visit) -> None:
+    page = plain(visit().post("/search", data={"text": DOCUMENTS[0]["text"]}).text)
+    asked, _, results = page.partition("similar documents")
+    assert "The text that you search for The council met on Monday" in asked
+    assert "a1" in results
+
+
 def test_a_search_by_id_shows_the_document_and_keeps_the_form(visit: Visit) -> None:
     visitor = visit()
     page = plain(visitor.get("/search?id=a2").text)
     assert "The document that you search for a2 The council met" in page
     wrong = visitor.get("/search?id=a22")
     assert (wrong.status_code, 'value="a22"' in wrong.text) == (404, True)
+    assert "has no document &#39;a22&#39;" in wrong.text
+    # The form for a text stays folded.
+    assert "<details>" in wrong.text
 
 
 def test_search_marks_the_differences(visit: Visit) -> None:
@@ -229,6 +239,16 @@ def test_groups_are_found_while_search_works(visit: Visit) -> None:
     assert "The council met on Monday" in page
     assert members(visitor.get("/group?id=a1").text) == ["a2", "a3"]
     assert "is in no group" in visitor.get("/group?id=zh").text
+
+
+def test_home_shows_the_progress_of_groups(visit: Visit) -> None:
+    visitor, may_go_on = visit(), threading.Event()
+    visitor.review.jobs.start("Waiting", lambda job: may_go_on.wait())
+    home = visitor.get("/").text
+    assert "data-progress" in home
+    assert "8 documents" in plain(home)
+    may_go_on.set()
+    assert "repeat others" in plain(visitor.settled("/"))
 
 
 def test_a_failed_job_states_why_and_can_be_repeated(visit: Visit) -> None:

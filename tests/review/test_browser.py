@@ -284,7 +284,7 @@ def test_groups_are_a_queue(target: list[str], tmp_path: Path, open_page: OpenPa
         expect(page.get_by_role("article")).to_have_count(3)
         page.get_by_role("link", name="Look through the groups").first.press("Enter")
         page.get_by_role("combobox", name="lang").select_option("zh")
-        page.get_by_role("combobox", name="First").select_option("the least similar")
+        page.get_by_role("combobox", name="Order").select_option("the least similar first")
         page.get_by_role("button", name="Show").press("Enter")
         expect(page.get_by_role("status").filter(has_text="7 groups")).to_be_visible()
         press(page, "j")
@@ -388,3 +388,105 @@ def test_words_are_found_and_in_chinese(
         expect(page.locator(":focus")).to_have_text("3 个文档含有这些词")
         expect(page.locator("main mark").first).to_have_text("夜里在东部沿海登陆")
         assert barriers(page) == []
+
+
+@local
+def test_a_search_shows_first_what_is_searched_for(
+    target: list[str], tmp_path: Path, open_page: OpenPage
+) -> None:
+    index(tmp_path, target, articles())
+    with Reviewing(tmp_path, *target) as app:
+        page = open_page(app.url)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("repeat others")
+        page.goto(app.at(page, "/search?id=en-08"))
+        parts = page.get_by_role("main").get_by_role("heading", level=2)
+        expect(parts).to_have_text(["The document that you search for", "2 similar documents"])
+        expect(page.get_by_role("region", name="The document")).to_contain_text("storm")
+        text = page.get_by_role("region", name="The document").locator(".text").inner_text()
+        page.get_by_text("Documents similar to a text").click()
+        page.get_by_role("textbox", name="Text", exact=True).fill(f"{text} Stay inside.")
+        page.get_by_role("button", name="Search by text").press("Enter")
+        expect(parts).to_have_text(["The text that you search for", "3 similar documents"])
+        expect(page.get_by_role("region", name="The text")).to_contain_text("Stay inside.")
+        assert barriers(page) == []
+
+
+@local
+def test_after_a_decision_the_next_group_is_one_key_or_button_away(
+    target: list[str], tmp_path: Path, open_page: OpenPage
+) -> None:
+    index(tmp_path, target, articles())
+    options = (*target, "--write", "--show", "title", "--threshold", "0.6")
+    with Reviewing(tmp_path, *options) as app:
+        page = open_page(app.url)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("repeat others")
+        for go_on in (lambda: press(page, "g"), page.get_by_role("link", name="Next group").click):
+            page.goto(app.at(page, "/groups?todo=1"))
+            page.get_by_role("table").get_by_role("link").last.press("Enter")
+            heading = page.get_by_role("heading", level=1)
+            expect(heading).to_contain_text("Group of")
+            expect(page.get_by_role("article")).to_have_count(1)
+            press(page, "j")
+            press(page, "n")
+            # The group of two is none any more.
+            expect(heading).to_contain_text("is in no group")
+            expect(page.get_by_role("status")).to_contain_text("judged not duplicates")
+            go_on()
+            expect(heading).to_contain_text("Group of")
+
+
+@local
+def test_documents_can_be_read_before_they_are_deleted(
+    target: list[str], tmp_path: Path, open_page: OpenPage
+) -> None:
+    """Each with the document that stays."""
+    index(tmp_path, target, articles())
+    with Reviewing(tmp_path, *target, "--write", "--threshold", "0.6") as app:
+        page = open_page(app.url)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("repeat others")
+        page.goto(app.at(page, "/decide/confirm?action=delete"))
+        read = page.get_by_role("listitem").filter(has=page.get_by_role("heading", name="en-09"))
+        expect(read).not_to_be_visible()
+        page.get_by_text("Read the documents").click()
+        expect(read).to_contain_text("(Coast Wire) A storm from the west")
+        expect(page.get_by_role("textbox", name="Type delete")).to_have_value("")
+        assert barriers(page) == []
+        read.get_by_role("link", name="en-08").press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_have_text("en-08 and en-09")
+
+
+@local
+def test_long_texts_show_where_they_differ(
+    target: list[str], tmp_path: Path, open_page: OpenPage
+) -> None:
+    """Texts of 300,000 characters, beside each other and in their group."""
+    places = [f"place{number}" for number in range(30_000)]
+    changed = [*places[:20_000], "other", "words", *places[20_001:]]
+    texts = [" ".join(words) for words in (places, changed)]
+    assert min(map(len, texts)) > 300_000
+    documents = [{"id": f"long-{number}", "text": text} for number, text in enumerate(texts)]
+    index(tmp_path, target, documents)
+    with Reviewing(tmp_path, *target) as app:
+        page = open_page(app.url)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("repeat others")
+        page.goto(app.at(page, "/compare?left=long-0&right=long-1"))
+        marks = page.get_by_role("main").locator(".text mark")
+        expect(marks).to_have_text(["place20000", "other words"])
+        page.goto(app.at(page, "/group?id=long-0"))
+        member = page.get_by_role("article")
+        expect(member.locator("del")).to_have_text("place20000")
+        expect(member.locator("ins")).to_have_text("other words")
+
+
+@local
+def test_the_pages_are_on_one_line_of_a_phone(
+    target: list[str], tmp_path: Path, open_page: OpenPage
+) -> None:
+    index(tmp_path, target, articles())
+    with Reviewing(tmp_path, *target) as app:
+        for locale in ("en", "zh-CN"):
+            page = open_page(app.url, viewport=PHONE, locale=locale)
+            links = page.get_by_role("navigation").first.get_by_role("link")
+            expect(links).to_have_count(6)
+            tops = [link.evaluate("each => each.offsetTop") for link in links.all()]
+            assert len({*tops}) == 1, (locale, tops)
