@@ -84,7 +84,7 @@ def let_the_newest_stay(keyboard: Keyboard) -> None:
     """Choose the rule, look at what it changes, and use it."""
     page = keyboard.page
     keyboard.activate("link", "^Decide$")
-    keyboard.tab_to(page.get_by_label("Of each group stays the"))
+    keyboard.tab_to(page.get_by_label("Keep the"))
     keyboard.write("newest")
     keyboard.tab_to(page.get_by_role("combobox", name="Field"))
     keyboard.write("date")

@@ -20,15 +20,16 @@ from esdedup.models import FIELD, MARKS, Counts
 from esdedup.removal.log import IN_THE_PAST, LogReader
 from esdedup.removal.remove import DedupReport
 from esdedup.removal.undo import UndoReport, changed_by, is_changed
-from esdedup.review.group_search import by_likeness, judged_below, without_judged
+from esdedup.review.group_search import by_likeness, judged_below, least_similar, without_judged
 from esdedup.review.groups import described, rules_of, warnings_of
 from esdedup.review.jobs import Job
 from esdedup.review.messages import message
 from esdedup.review.pages import Parameters, Review
-from esdedup.review.shown.texts import excerpt
+from esdedup.review.shown.texts import Shown, excerpt
 from esdedup.review.who_stays import WORDS_OF_RULES, preview, rule_of
 from esdedup.stores.fields import value_at
 from esdedup.stores.private_files import file_name
+from esdedup.text.arrays import I64
 from esdedup.text.characters import message_of
 
 OnReport = Callable[[DedupReport | UndoReport], None]
@@ -39,7 +40,7 @@ _MOST = 20
 
 
 _READ = 20
-"""Duplicates that can be read where they are about to be removed, the first ones."""
+"""Duplicates that can be read where they are about to be removed, the least similar ones."""
 _WRITTEN_AT_ONCE = 500
 """Duplicates whose fields are read in one request, for the list of them."""
 
@@ -127,6 +128,20 @@ class RunPreview(TypedDict):
 
 
 @dataclass(frozen=True)
+class DuplicateToRead:
+    """A duplicate that can be read before it is removed.
+
+    document: with the beginning of its text.
+    stays: id of the document of its group that stays.
+    measure: the similarity of the two, or their distance, as text.
+    """
+
+    document: Shown
+    stays: str
+    measure: str
+
+
+@dataclass(frozen=True)
 class Decide:
     """The page."""
 
@@ -201,15 +216,7 @@ class Decide:
         groups = _without(parameters, all_groups)
         if not len(groups):
             raise UsageError("there are no duplicates to remove")
-        rows = groups.duplicate_rows[:_READ]
-        heads = groups.representative[rows].tolist()
-        head_by_id = {
-            groups.ids[row]: groups.ids[head]
-            for row, head in zip(rows.tolist(), heads, strict=True)
-        }
-        documents = self.review.index.store.get([*head_by_id])
-        meta, show = self.review.index.meta, self.review.show
-        read = [(excerpt(document, meta, show), head_by_id[document.id]) for document in documents]
+        read = _documents_to_read(self.review, groups, least_similar(groups)[:_READ])
         return self.review.page(
             "confirm.html",
             {
@@ -334,6 +341,19 @@ def _duplicates_as_csv(review: Review, groups: Groups) -> Iterator[str]:
         yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()
+
+
+def _documents_to_read(review: Review, groups: Groups, rows: I64) -> list[DuplicateToRead]:
+    """Return the documents of these rows that exist."""
+    rows_by_id = {groups.ids[row]: row for row in rows.tolist()}
+    return [
+        DuplicateToRead(
+            excerpt(document, review.index.meta, review.show),
+            groups.ids[int(groups.representative[rows_by_id[document.id]])],
+            groups.measure.in_words(float(groups.value[rows_by_id[document.id]])),
+        )
+        for document in review.index.store.get([*rows_by_id])
+    ]
 
 
 def _without(parameters: Parameters, groups: Groups) -> Groups:

@@ -21,9 +21,8 @@ FINDING = "Finding groups"
 
 def members_of(groups: Groups, head: int) -> list[int]:
     """Return the rows of the duplicates of a representative, the least similar first."""
-    rows = groups.duplicate_rows
-    rows = rows[groups.representative[rows] == head]
-    members: list[int] = rows[np.argsort(_likeness(groups)[rows], kind="stable")].tolist()
+    rows = least_similar(groups)
+    members: list[int] = rows[groups.representative[rows] == head].tolist()
     return members
 
 
@@ -39,6 +38,12 @@ def by_likeness(groups: Groups) -> I64:
     least, rows = np.full(len(groups.ids), np.inf), groups.duplicate_rows
     np.minimum.at(least, groups.representative[rows], _likeness(groups)[rows])
     return groups.heads[np.argsort(least[groups.heads], kind="stable")]
+
+
+def least_similar(groups: Groups) -> I64:
+    """Return `groups.duplicate_rows`, those least similar to their representative first."""
+    rows = groups.duplicate_rows
+    return rows[np.argsort(_likeness(groups)[rows], kind="stable")]
 
 
 def judged_below(groups: Groups) -> Mask:

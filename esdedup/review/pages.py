@@ -179,7 +179,12 @@ class Review:
             message = str(error)
         _, ours, back = request.headers.get("referer", "").partition(f"{self.root}/")
         back = f"{self.root}/{back}" if ours else ""
-        values = {"message": message_of(message), "number": status, "back": back}
+        values = {
+            "message": message_of(message),
+            "number": status,
+            "back": back,
+            "id": request.query_params.get("id", ""),
+        }
         return self.page("error.html", values, status=status)
 
     def document(self, id: str) -> Document:

@@ -390,7 +390,7 @@ def test_what_judgements_joined_below_the_threshold_is_counted_apart(visit: Visi
     visitor = visit(write=True)
     visitor.settled("/groups")
     visitor.post("/verdict?left=a1&right=zh&verdict=duplicate")
-    apart = "4 of them are as similar as the threshold asks, and 1 more is a duplicate only"
+    apart = "4 of the 5 duplicates reach the threshold. The other one is a duplicate only"
     for path in ("/", "/decide", "/decide/confirm?action=mark"):
         assert apart in plain(visitor.get(path).text), path
     confirm = visitor.get("/decide/confirm?action=delete&without=judged").text

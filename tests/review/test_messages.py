@@ -72,7 +72,7 @@ ENGLISH = sorted({*of_templates(), *of_modules()} - {""})
 
 def test_messages_are_found() -> None:
     assert len(ENGLISH) > 150
-    assert "Who stays" in ENGLISH
+    assert "Which document stays" in ENGLISH
     assert "today {time}" in ENGLISH
 
 
