@@ -298,6 +298,8 @@ def _recall_of_documents(first: int, numbers: _DrawnNumbers, fractions: F64) -> 
     fractions = np.where(numbers.pairs[0] > 0, fractions, 0.0)
     # Equal texts are duplicates, and are not judged.
     fractions[:, numbers.edges >= 1.0] = 1.0
+    if np.isnan(fractions[0]).any():
+        return None
     removed = []
     for cells in (slice(first, None), slice(None)):
         duplicates = numbers.neighbours[:, cells] @ fractions[:, cells].T
