@@ -49,6 +49,7 @@ _Batch = Any
 _Schema = Any
 _Array = Any
 _Type = Any
+_ParquetFile = Any
 _Batches = Callable[[list[str], int, int], Iterator[tuple[_Batch, float]]]
 """A function that yields batches of columns, each with the bytes read for it.
 
@@ -446,15 +447,15 @@ def _row_groups(file: BinaryIO) -> tuple[Iterator[_Parts], _OpenWriter]:
     if groups:
         group = opened.metadata.row_group(0)
         columns = [group.column(number) for number in range(group.num_columns)]
-        codecs = {column.path_in_schema: _codec_of(column) for column in columns}
+        codecs = {column.path_in_schema: _codec_of(column.compression) for column in columns}
         coded = [column.path_in_schema for column in columns if column.has_dictionary_page]
         options = {"compression": codecs, "use_dictionary": coded}
-    by_code = open_table(metadata=opened.metadata, read_dictionary=_coded_columns(opened.metadata))
+    by_code = open_table(metadata=opened.metadata, read_dictionary=_coded_columns(opened))
     parts = (_parts_of_row_group(opened, by_code, number) for number in range(groups))
     return parts, partial(parquet.ParquetWriter, **options)
 
 
-def _parts_of_row_group(opened: Any, by_code: Any, number: int) -> _Parts:
+def _parts_of_row_group(opened: _ParquetFile, by_code: _ParquetFile, number: int) -> _Parts:
     """Yield the rows of a row group of an open Parquet file.
 
     A part takes little memory. A whole row group is one if parts of it could have dictionaries of
@@ -476,9 +477,9 @@ def _parts_of_row_group(opened: Any, by_code: Any, number: int) -> _Parts:
         yield pa.Table.from_batches([batch])
 
 
-def _codec_of(column: Any) -> str:
+def _codec_of(compression: str) -> str:
     """Return the compression of a column of a row group, as a writer names it."""
-    codec: str = column.compression.lower()
+    codec = compression.lower()
     return "none" if codec == "uncompressed" else codec
 
 
@@ -542,7 +543,7 @@ def _first_line(error: BaseException) -> str:
     return (str(error) or type(error).__name__).splitlines()[0].rstrip(". ")
 
 
-def _table_opener(file: BinaryIO) -> Callable[..., Any]:
+def _table_opener(file: BinaryIO) -> Callable[..., _ParquetFile]:
     """Return a function that opens a Parquet file, with more options of pyarrow's."""
     return partial(
         require_pyarrow().parquet.ParquetFile,
@@ -553,11 +554,12 @@ def _table_opener(file: BinaryIO) -> Callable[..., Any]:
     )
 
 
-def _coded_columns(metadata: Any, leaves: Iterable[int] | None = None) -> list[str]:
+def _coded_columns(opened: _ParquetFile, leaves: Iterable[int] | None = None) -> list[str]:
     """Return the columns of texts of a Parquet file, whose equal values have one code.
 
     leaves: the numbers of the columns to choose from, None for all.
     """
+    metadata = opened.metadata
     numbers = range(metadata.num_columns) if leaves is None else leaves
     columns = [metadata.schema.column(number) for number in numbers]
     return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
@@ -576,9 +578,7 @@ def _parquet(file: BinaryIO) -> tuple[_Schema, _Batches]:
             for number, leaf in enumerate(leaves)
             if requested.intersection(accumulate(leaf.path.split("."), "{}.{}".format))
         }
-        by_code = open_table(
-            metadata=metadata, read_dictionary=_coded_columns(metadata, read_leaves)
-        )
+        by_code = open_table(metadata=metadata, read_dictionary=_coded_columns(opened, read_leaves))
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             # pyarrow ends the process if the numbers of a column are damaged, unless a read has

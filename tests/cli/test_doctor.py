@@ -25,7 +25,8 @@ def test_the_installation_is_described_without_an_index() -> None:
 def test_an_index_is_described_without_its_texts() -> None:
     write_lines(Path("documents.jsonl"), [{"id": "a", "text": words(1)}])
     run_command("index", "documents.jsonl", status=0)
-    lines = set(run_command("doctor", status=0).out.splitlines())
+    ran = run_command("doctor", status=0)
+    lines = set(ran.out.splitlines())
     assert {"index: documents", "documents: 1", "with tokens: 1"} <= lines
     assert {"sketches: minhash, simhash", "obstacles: none"} <= lines
     assert words(1).split()[0] not in ran.out
