@@ -31,8 +31,9 @@ from esdedup.compare.keep_rule import (
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import ReadChunk, read_chunk
 from esdedup.exceptions import UsageError
-from esdedup.records.columnar import rows_of
+from esdedup.records.columnar import TableRows
 from esdedup.records.files import BadRecord, Chunk, Record
+from esdedup.records.record_columns import ReadByColumns, RecordColumns, RowsOfColumns
 from esdedup.search.scopes import has_scopes, needed_values, scope_paths
 from esdedup.sketch.sketch import NO_TEXT, written_digests
 from esdedup.sketch.sketch import sketch as sketch_texts
@@ -282,14 +283,35 @@ def _unordered(all_rows: DataFrame, keep: KeepRule) -> Unordered:
 def _sketched(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Batches:
     """Sketch the rows of record batches."""
     for batch in batches:
-        records = [
+        chunk = read_chunk(plan, "id", Chunk(_RowsOfBatch(TableRows("", 1, batch))))
+        yield from sketched_records(chunk, plan)
+
+
+@dataclass(frozen=True)
+class _RowsOfBatch(ReadByColumns):
+    """Rows of a record batch, whose ids are in the column `id`. They have no place in a file.
+
+    rows: the batch.
+    """
+
+    rows: TableRows
+
+    def __call__(self) -> list[Record | BadRecord]:
+        """Return the records."""
+        return [
             Record("", line, row)
             if isinstance(row, dict) and row["id"] not in (None, "")
-            else BadRecord("", line, "", "it can't be read, or has no id")  # Rows have no place.
-            for line, row in enumerate(rows_of(batch), 1)
+            else BadRecord("", line, "", "it can't be read, or has no id")
+            for line, row in enumerate(self.rows, 1)
         ]
-        chunk = read_chunk(plan, "id", Chunk(partial(list, records)))
-        yield from sketched_records(chunk, plan)
+
+    def columns(self, *, with_json: bool) -> RecordColumns | None:
+        """Return the records by columns; None if one of them may be bad."""
+        assert not with_json  # Rows are not stored.
+        columns = self.rows.columns()
+        if columns is None or None in columns["id"]:
+            return None
+        return RecordColumns("", range(1, len(columns["id"]) + 1), RowsOfColumns(columns))
 
 
 def sketched_records(
