@@ -14,14 +14,19 @@ Part = Literal["sentences", "lines"]
 
 _CLOSING = ".!?…,;:。！？，；：、｡"
 _PAIRS = {*zip("\"'([{“‘«（「『【", "\"')]}”’»）」』】", strict=True)}
+_CLOSER_OF = dict(zip("([{“«（「『【", ")]}”»）」』】", strict=True))
+_BRACKET = re.compile("[" + re.escape("".join([*_CLOSER_OF, *_CLOSER_OF.values()])) + "]")
+_MARKS = '"*'
+"""Quotes and stars of emphasis, which open and close: a cut with an odd number opens one."""
 _SENTENCE_END = re.compile(r"""[.!?…]+["'”’»)\]]*(?=\s|$)|[。！？｡]+[”’」』）]*|\n+""")
 
 
 def without_spans(text: str, spans: Sequence[Interval], *, whole_sentences: bool = False) -> str:
     """Return a text without spans, which may overlap. spans: by start.
 
-    With each go its closing punctuation, quotes or brackets that would be empty, and one of the two
-    blanks around it: that with more line breaks stays, at the beginning or end none but the outer.
+    With each go its closing punctuation, quotes or brackets that would be empty, those right after
+    it that close what it opens, and one of the two blanks around it: that with more line breaks
+    stays, at the beginning or end none but the outer.
 
     whole_sentences: cut all sentences that a span has a part of.
     """
@@ -115,16 +120,34 @@ def _edges_of_sentences(text: str) -> tuple[list[int], list[int]]:
 
 
 def _with_punctuation(text: str, cut: Interval) -> Interval:
-    """Return a cut with its closing punctuation, and the quotes or brackets around only that."""
+    """Return a cut with its closing punctuation, and the quotes or brackets of only that."""
     start, end = cut
+    brackets, marks = _unclosed(text[start:end])
     while end < len(text):
         if text[end] in _CLOSING:
+            end += 1
+        elif brackets[-1:] == [text[end]]:
+            brackets.pop()
+            end += 1
+        elif text[end] in marks:
+            marks.remove(text[end])
             end += 1
         elif start and (text[start - 1], text[end]) in _PAIRS:
             start, end = start - 1, end + 1
         else:
             break
     return start, end
+
+
+def _unclosed(cut: str) -> tuple[list[str], set[str]]:
+    """Return what closes the brackets that a cut opens, the next one last, and its single marks."""
+    brackets = list[str]()
+    for match in _BRACKET.finditer(cut):
+        if match[0] in _CLOSER_OF:
+            brackets.append(_CLOSER_OF[match[0]])
+        elif brackets[-1:] == [match[0]]:
+            brackets.pop()
+    return brackets, {mark for mark in _MARKS if cut.count(mark) % 2}
 
 
 def _with_blank(text: str, start: int, end: int) -> Interval:

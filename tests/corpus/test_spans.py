@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -314,6 +315,37 @@ def test_all_formats_are_written_as_they_came() -> None:
     assert report.bytes_removed == len(NOTICE) + 1
     esdedup.clean("in", "files", unit="span", min_words=9, format="file")
     assert [Path(f"files/{n}.txt").read_text("utf-8") for n in range(3)] == rest
+
+
+def test_memory_of_writing_does_not_grow_with_the_texts_that_change() -> None:
+    # Long words, which take less time.
+    documents = [
+        " ".join(f"{'long' * 20}{number}x{word}" for word in range(60)) for number in range(1_200)
+    ]
+    write_lines(Path("a.jsonl"), [{"text": f"{text}. {NOTICE}"} for text in documents])
+    size = Path("a.jsonl").stat().st_size
+    before, peaks = list[int](), list[int]()
+
+    def measure(title: str, done: int, _: int) -> None:
+        current, peak = tracemalloc.get_traced_memory()
+        if title == "Writing":
+            peaks.append(peak)
+            if not done:
+                before.append(current)
+        tracemalloc.reset_peak()
+
+    tracemalloc.start()
+    try:
+        report = esdedup.clean("a.jsonl", "out", unit="span", min_words=9, progress=measure)
+    finally:
+        tracemalloc.stop()
+    assert report.spans is not None
+    assert report.spans.changed == 1_199
+    assert max(peaks[1:]) - before[0] < size
+    assert [*rest_of("out")] == [
+        f"{documents[0]}. {NOTICE}",
+        *(f"{text}." for text in documents[1:]),
+    ]
 
 
 def test_what_does_not_fit_is_refused() -> None:
