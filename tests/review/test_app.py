@@ -126,6 +126,16 @@ def test_errors_are_plain_pages_that_lead_back(visit: Visit, path: str, status: 
     assert path.startswith("/search") or f'href="{html.escape(back)}">Back</a>' in answer.text
 
 
+def test_a_page_that_misses_a_document_offers_a_search(visit: Visit) -> None:
+    visitor = visit()
+    visitor.settled("/groups")
+    for path in ("/document?id=a22", "/group?id=a22"):
+        answer = visitor.get(path)
+        assert answer.status_code == 404
+        assert 'name="id" value="a22"' in answer.text
+        assert links(answer.text, "/search")[-1] == "/search"
+
+
 # Search
 
 
@@ -532,6 +542,18 @@ def test_a_preview_of_a_rule_names_the_groups_that_it_did_not_read(writing: Visi
     briefer = Visitor(replace(writing.review, previewed_documents=3))
     page = plain(briefer.get("/decide?keep=last").text)
     assert "Another document stays in 1 of the 1 largest groups. 2 smaller groups were not" in page
+
+
+def test_the_least_similar_duplicates_are_read_first(visit: Visit) -> None:
+    changed = DOCUMENTS[0]["text"].replace("new", "old")
+    visitor = visit({"id": "a0", "text": changed}, write=True, threshold=0.3, keep="last")
+    visitor.settled("/groups")
+    page = visitor.get("/decide/confirm?action=delete").text
+    read = re.findall(r'<h2><span class="number">([\d.]+)</span> <bdi class="id">([^<]+)', page)
+    values, ids = [float(value) for value, _ in read], [id for _, id in read]
+    assert values == sorted(values)
+    assert ids[0] == "a0"
+    assert "/compare?left=a3&right=a0" in links(page, "/compare")
 
 
 def test_a_group_shows_who_would_stay_by_each_rule(visit: Visit) -> None:

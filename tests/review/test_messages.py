@@ -174,6 +174,7 @@ def test_no_page_in_chinese_speaks_english(tmp_path: Path) -> None:
     visitor = visiting(tmp_path / "a.db", documents, show=["source"], threshold=0.7)
     for path in ("/groups", "/judge"):
         visitor.settled(path)
+    visitor.post("/verdict?left=0-0&right=0-1&verdict=duplicate")
     for path in (
         "/",
         "/groups",
@@ -195,3 +196,5 @@ def test_no_page_in_chinese_speaks_english(tmp_path: Path) -> None:
         )
         found = re.findall(r"[A-Za-z]{2,} [A-Za-z]{2,}(?: \w+)*", plain(page))
         assert all(words.startswith("esdedup review") for words in found), (path, found)
+        # Sentences follow each other without a space.
+        assert not re.search("[。，：] [一-鿿]", page), path
