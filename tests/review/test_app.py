@@ -253,7 +253,11 @@ def test_groups_are_found_while_search_works(visit: Visit) -> None:
 
 def test_home_shows_the_progress_of_groups(visit: Visit) -> None:
     visitor, may_go_on = visit(), threading.Event()
-    visitor.review.jobs.start("Waiting", lambda job: may_go_on.wait())
+
+    def wait(job: Job) -> None:
+        may_go_on.wait()
+
+    visitor.review.jobs.start("Waiting", wait)
     home = visitor.get("/").text
     assert "data-progress" in home
     assert "8 documents" in plain(home)
