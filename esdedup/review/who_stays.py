@@ -117,13 +117,15 @@ def preview(review: Review, groups: Groups, rule: KeepRule) -> RulePreview:
     rows = [row for members in rows_by_head.values() for row in members]
     paths = [*rule.paths(index.meta.text_fields)]
     documents = _read(review, [groups.ids[row] for row in rows], paths)
+    # Of all groups in one go: one group at a time took twice as long.
+    keys = precedence(rule, [*documents.values()], index.meta.text_fields)
     changes: list[tuple[str, str]] = []
     for head, members in rows_by_head.items():
         id = groups.ids[head]
-        present = [documents[groups.ids[row]] for row in members if groups.ids[row] in documents]
+        present = [groups.ids[row] for row in members if groups.ids[row] in keys]
         if id in chosen or not present:
             continue
-        if (stays := first_by(rule, present, index.meta.text_fields)) != id:
+        if (stays := min(present, key=keys.__getitem__)) != id:
             changes.append((id, stays))
     shown = changes[:_EXAMPLES]
     names = review.group_list.fields[:1]
@@ -152,12 +154,13 @@ def staying(review: Review, document: Document, rule: KeepRule) -> Staying:
     return Staying(document.id, title_of(document, review.show) or beginning, value)
 
 
-def first_by(rule: KeepRule, documents: Sequence[Document], text_fields: Sequence[str]) -> str:
-    """Return the id of the document that a rule lets stay."""
-    ids = Strings.of([document.id for document in documents])
+def precedence(
+    rule: KeepRule, documents: Sequence[Document], text_fields: Sequence[str]
+) -> dict[str, bytes]:
+    """Return bytes by id, of which the least is that of the document that a rule lets stay."""
+    ids = [document.id for document in documents]
     keys = [*rule.keys(documents, text_fields).encoded()]
-    sorted_by = sort_keys(rule, ids, keys)
-    return min(zip(sorted_by, documents, strict=True), key=lambda pair: pair[0])[1].id
+    return dict(zip(ids, sort_keys(rule, Strings.of(ids), keys), strict=True))
 
 
 def candidates(review: Review, groups: Groups, head: int) -> dict[str, list[str]]:
@@ -177,7 +180,8 @@ def candidates(review: Review, groups: Groups, head: int) -> dict[str, list[str]
             rules += [KeepRule.parse(f"newest:{name}"), KeepRule.parse(f"oldest:{name}")]
     rules_by_id: dict[str, list[str]] = {}
     for rule in rules:
-        rules_by_id.setdefault(first_by(rule, documents, text_fields), []).append(in_words(rule))
+        keys = precedence(rule, documents, text_fields)
+        rules_by_id.setdefault(min(keys, key=keys.__getitem__), []).append(in_words(rule))
     return rules_by_id
 
 
