@@ -216,7 +216,8 @@ class Decide:
         groups = _without(parameters, all_groups)
         if not len(groups):
             raise UsageError("there are no duplicates to remove")
-        read = _documents_to_read(self.review, groups, least_similar(groups)[:_READ])
+        rows = least_similar(groups, groups.duplicate_rows)[:_READ]
+        read = _documents_to_read(self.review, groups, rows)
         return self.review.page(
             "confirm.html",
             {

@@ -21,8 +21,8 @@ FINDING = "Finding groups"
 
 def members_of(groups: Groups, head: int) -> list[int]:
     """Return the rows of the duplicates of a representative, the least similar first."""
-    rows = least_similar(groups)
-    members: list[int] = rows[groups.representative[rows] == head].tolist()
+    rows = groups.duplicate_rows
+    members: list[int] = least_similar(groups, rows[groups.representative[rows] == head]).tolist()
     return members
 
 
@@ -40,9 +40,8 @@ def by_likeness(groups: Groups) -> I64:
     return groups.heads[np.argsort(least[groups.heads], kind="stable")]
 
 
-def least_similar(groups: Groups) -> I64:
-    """Return `groups.duplicate_rows`, those least similar to their representative first."""
-    rows = groups.duplicate_rows
+def least_similar(groups: Groups, rows: I64) -> I64:
+    """Return rows of duplicates, those least similar to their representative first."""
     return rows[np.argsort(_likeness(groups)[rows], kind="stable")]
 
 

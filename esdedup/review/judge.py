@@ -169,7 +169,7 @@ class Judge:
         grid = np.round(np.arange(floor, 1.0 + _STEP / 2, _STEP), 6).tolist()
         proposed = _proposed(parameters, pool)
         thresholds = sorted({*grid, current, current if proposed is None else proposed})
-        # One call: it takes half a second, whether for one threshold or for all.
+        # One call, so that the sentences agree with the chart: draws differ between calls.
         at_all = estimates(pool, drawn_at_random(pool, judgements), thresholds)
         at_threshold = {estimate.threshold: estimate for estimate in at_all}
         at_current = at_threshold[current]
