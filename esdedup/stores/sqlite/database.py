@@ -11,6 +11,7 @@ from pathlib import Path
 from esdedup.exceptions import EsdedupError, StoreError, StoreUnavailable
 from esdedup.sketch.sketch import KeptSets
 from esdedup.stores.private_files import create_private
+from esdedup.stores.sqlite.sources import json_of
 
 BUSY_SECONDS = 60.0
 """Seconds that a writer waits for another one to commit."""
@@ -186,6 +187,8 @@ class Database:
             uri=True,
         )
         try:
+            # SQLite would take a packed document for JSON of its own binary form.
+            db.create_function("json_of", 1, json_of, deterministic=True)
             for pragma in pragmas:
                 _when_free(db, f"PRAGMA {pragma}")
         except sqlite3.Error:

@@ -46,7 +46,7 @@ class DocumentTable:
         shingle_sets: KeptSets[int],
     ) -> None:
         """shingle_sets: of documents, by number, which searches keep."""
-        self.db, self.tables, self.format = db, tables, RowFormat(meta.scheme)
+        self.db, self.tables, self.format = db, tables, RowFormat.of(meta)
         self._listing, self._shingle_sets = listing, shingle_sets
         self._text_fields = meta.text_fields
 
@@ -201,7 +201,7 @@ class DocumentTable:
     def value_of(self, field: str, name: str) -> str:
         """Return the scheme or a mark below a field of ours, in SQL."""
         if field != FIELD:
-            return f"json_extract(source, '$.{field}.{name}')"
+            return f"json_extract(json_of(source), '$.{field}.{name}')"
         if name != "scheme":
             return f'"{name}"'
         return (

@@ -22,6 +22,7 @@ from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.postings import Entries, Postings, numbers_of, numbers_of_values
 from esdedup.stores.sqlite.rows import NumberedRow
 from esdedup.stores.sqlite.sizes import StoreSizes
+from esdedup.stores.sqlite.sources import Source, json_of
 from esdedup.stores.sqlite.table_names import TableNames
 from esdedup.text.arrays import I64, ranges
 
@@ -162,7 +163,7 @@ class Listing:
     def _entries_of(self, rows: Sequence[NumberedRow]) -> dict[str, Entries]:
         return self._entries((number, row.source, row.tokens) for number, row in rows)
 
-    def _entries(self, rows: Iterable[tuple[int, str, bytes | str]]) -> dict[str, Entries]:
+    def _entries(self, rows: Iterable[tuple[int, Source, bytes | str]]) -> dict[str, Entries]:
         """Return the entries of documents for each list. rows: their numbers, sources, tokens."""
         numbers, packed, unpacked = list[int](), list[bytes](), list[_Fields]()
         for number, source, tokens in rows:
@@ -175,7 +176,7 @@ class Listing:
                 numbers.append(number)
                 packed.append(tokens)
             if self.reads_source:
-                fields = json.loads(source)
+                fields = json.loads(json_of(source))
                 unpacked += [_Fields(number, field, tokens_in(fields, field)) for field in fields]
         values, _ = records(packed, self._scheme)
         entries = {}

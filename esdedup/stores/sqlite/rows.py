@@ -7,7 +7,7 @@ JSON. Many rows are read in one call.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -26,7 +26,8 @@ from esdedup.stores.changes import merged
 from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.fields import only
 from esdedup.stores.json_text import REMOVED, merged_text, text_with, text_without
-from esdedup.stores.mapping import without_tokens
+from esdedup.stores.mapping import IndexMeta, without_tokens
+from esdedup.stores.sqlite.sources import Source, json_of, packed, short_json_of
 from esdedup.stores.to_json import to_json
 from esdedup.text.characters import is_unicode
 
@@ -40,18 +41,23 @@ class Row(NamedTuple):
     """A document as columns.
 
     id: of the document.
-    source: its own fields, a JSON object.
+    source: its own fields, a JSON object, with vectors as float32 where that loses no byte.
     tokens: packed, or a JSON object, without marks.
     group, original, similarity, distance: its marks, None for missing ones.
     """
 
     id: str
-    source: str
+    source: Source
     tokens: bytes | str
     group: Mark = None
     original: Mark = None
     similarity: Mark = None
     distance: Mark = None
+
+    @property
+    def json(self) -> str:
+        """The JSON of its own fields, byte for byte as it came."""
+        return json_of(self.source)
 
     @property
     def marks(self) -> tuple[Mark, ...]:
@@ -61,7 +67,7 @@ class Row(NamedTuple):
     @property
     def version(self) -> str:
         """A hash, so that a document that was changed back counts as unchanged."""
-        text = f"{self.source}\0{self.tokens!r}\0{self.marks!r}"
+        text = f"{self.json}\0{self.tokens!r}\0{self.marks!r}"
         return xxhash.xxh3_128_hexdigest(text.encode())
 
 
@@ -73,18 +79,28 @@ class NumberedRow(NamedTuple):
 
 
 class RowFormat:
-    """Turn documents of an index into rows, and rows into documents. scheme: of the index."""
+    """Turn documents of an index into rows, and rows into documents.
 
-    def __init__(self, scheme: Scheme) -> None:
-        self.scheme = scheme
+    scheme: of the index.
+    vector_fields: names of fields whose vectors are packed.
+    """
+
+    def __init__(self, scheme: Scheme, vector_fields: Collection[str]) -> None:
+        self.scheme, self.vector_fields = scheme, vector_fields
+
+    @staticmethod
+    def of(meta: IndexMeta) -> RowFormat:
+        """Return the format of an index."""
+        names = (name for fields in meta.sketched_with_next for name in fields.text_fields)
+        return RowFormat(meta.scheme, frozenset(map(str, filter(_is_of_vectors, names))))
 
     def our_fields(self, rows: Sequence[Row], lists: Collection[str] | None = None) -> list[Fields]:
         """Return the value of FIELD of each document.
 
         lists: names of the lists of tokens to unpack; None for all.
         """
-        packed = [row.tokens for row in rows if isinstance(row.tokens, bytes)]
-        unpacked = iter(self._unpacked(packed, lists))
+        packed_tokens = [row.tokens for row in rows if isinstance(row.tokens, bytes)]
+        unpacked = iter(self._unpacked(packed_tokens, lists))
         fields = []
         for row in rows:
             tokens = next(unpacked) if isinstance(row.tokens, bytes) else json.loads(row.tokens)
@@ -149,16 +165,17 @@ class RowFormat:
     def rows(self, documents: Sequence[Document] | EncodedDocuments) -> list[Row]:
         """Return documents as rows. Raises RecordError if one can't be stored."""
         if isinstance(documents, EncodedDocuments):
-            scheme, packed = documents.tokens.get(FIELD, (None, []))
+            scheme, packed_tokens = documents.tokens.get(FIELD, (None, []))
             if len(documents.tokens) > 1 or scheme is None or scheme.id != self.scheme.id:
                 return self.rows(documents.documents())
             names = MARKS if documents.marks else ()
             columns = ([marks.get(name) for marks in documents.marks] for name in names)
-            return [*map(Row, documents.ids, documents.sources, packed, *columns)]
+            sources = map(self._source, documents.sources)
+            return [*map(Row, documents.ids, sources, packed_tokens, *columns)]
         rows = [*map(self._row, documents)]
         unpacked = [position for position, row in enumerate(rows) if isinstance(row.tokens, str)]
-        packed = self._packed([json.loads(rows[position].tokens) for position in unpacked])
-        for position, tokens in zip(unpacked, packed, strict=True):
+        packed_tokens = self._packed([json.loads(rows[position].tokens) for position in unpacked])
+        for position, tokens in zip(unpacked, packed_tokens, strict=True):
             rows[position] = rows[position]._replace(tokens=tokens or rows[position].tokens)
         return rows
 
@@ -175,7 +192,10 @@ class RowFormat:
             source = to_json(own_fields, name)
         else:
             source = text_without(document.raw, FIELD)
-        return Row(document.id, source, to_json(tokens, name), **marks)
+        return Row(document.id, self._source(source), to_json(tokens, name), **marks)
+
+    def _source(self, text: str) -> Source:
+        return packed(text, self.vector_fields) if self.vector_fields else text
 
     def _packed(self, documents: Sequence[Fields]) -> list[bytes | None]:
         """Return the tokens of each document packed, or None if that would change them."""
@@ -187,14 +207,16 @@ class RowFormat:
             }
             packed_values = iter(pack_values(values, len(filled), self.scheme))
             words = digest_words([fields["digest"] for fields in documents])
-            packed = [
+            packed_tokens = [
                 digest.tobytes() + (b"" if "wordless" in fields else next(packed_values))
                 for digest, fields in zip(words, documents, strict=True)
             ]
-            unpacked = self._unpacked(packed, None)
+            unpacked = self._unpacked(packed_tokens, None)
             return [
                 tokens if fields_again == fields else None
-                for tokens, fields_again, fields in zip(packed, unpacked, documents, strict=True)
+                for tokens, fields_again, fields in zip(
+                    packed_tokens, unpacked, documents, strict=True
+                )
             ]
         except (KeyError, TypeError, ValueError):
             if len(documents) == 1:
@@ -214,24 +236,24 @@ class RowFormat:
         return [next(changed_rows) if row is None else row for row in marked]
 
 
-def parsed(
-    sources: Sequence[str], parse: Callable[[str], list[Fields]] = json.loads
-) -> list[Fields]:
-    """Return the objects of JSON. parse: parses an array of them."""
+def parsed(sources: Sequence[Source]) -> list[Fields]:
+    """Return the objects of documents."""
     # One call takes half of the time of a call for each row.
-    return parse(f"[{','.join(sources)}]")
+    objects: list[Fields] = json.loads(f"[{','.join(map(json_of, sources))}]")
+    return objects
 
 
-def quickly_parsed(sources: Sequence[str]) -> list[Fields]:
-    """Return the objects of JSON in a third of the time, with large integers as floats.
+def quickly_parsed(sources: Sequence[Source]) -> list[Fields]:
+    """Return the objects of documents in a third of the time, with large integers as floats.
 
     That changes no text, and no vector, whose numbers are read as float32.
     """
     try:
-        return parsed(sources, orjson.loads)
+        objects: list[Fields] = orjson.loads(f"[{','.join(map(short_json_of, sources))}]")
     except orjson.JSONDecodeError:
         # It rejects numbers beyond the range of floats.
         return parsed(sources)
+    return objects
 
 
 def _is_of_vectors(path: str) -> bool:
@@ -242,7 +264,7 @@ def _is_of_vectors(path: str) -> bool:
 def with_raw(document: Document, row: Row) -> Document:
     """Return a whole document with its JSON: that of its own fields as it came, and ours."""
     ours = to_json(document.source[FIELD], f"document {document.id!r}")
-    return replace(document, raw=text_with(row.source, FIELD, ours))
+    return replace(document, raw=text_with(row.json, FIELD, ours))
 
 
 def _changed(document: Document, row: Row, change: Change) -> Document:
@@ -251,7 +273,7 @@ def _changed(document: Document, row: Row, change: Change) -> Document:
     if change.whole:
         return Document(document.id, fields, change.raw)
     own_fields = {name: value for name, value in fields.items() if name != FIELD}
-    raw = merged_text(row.source, own_fields, f"document {document.id!r}")
+    raw = merged_text(row.json, own_fields, f"document {document.id!r}")
     return Document(document.id, merged(document.source, fields), raw)
 
 

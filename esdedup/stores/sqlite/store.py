@@ -54,10 +54,12 @@ from esdedup.text.characters import is_unicode
 
 log = logging.getLogger("esdedup")
 
-_LAYOUT = 3
-"""The number of the tables' layout: the lowest byte of the file's `user_version`.
+_LAYOUT, _LAYOUT_OF_VECTORS = 3, 4
+"""The numbers of the tables' layout: the lowest byte of the file's `user_version`.
 
-The others are random, and tell one file from another (`database`).
+The others are random, and tell one file from another (`database`). A file gets the second number
+when documents are first written into an index of vectors, which packs them (`sources`): versions
+that can't read these refuse the file. Vectors of before stay text until they are written again.
 """
 
 _STRIPE = 1_000
@@ -401,8 +403,14 @@ class LocalStore:
     def _reading(self) -> AbstractContextManager[_Tables]:
         return self._opened(self._database.reading())
 
-    def _writing(self) -> AbstractContextManager[_Tables]:
-        return self._opened(self._database.transaction())
+    @contextmanager
+    def _writing(self) -> Iterator[_Tables]:
+        with self._opened(self._database.transaction()) as tables:
+            version = _user_version(tables.db)
+            if version & 0xFF == _LAYOUT and tables.documents.format.vector_fields:
+                layout = version & ~0xFF | _LAYOUT_OF_VECTORS
+                tables.db.execute(f"PRAGMA user_version = {layout}")
+            yield tables
 
     @contextmanager
     def _searching(self) -> Iterator[_Tables]:
@@ -434,10 +442,11 @@ class LocalStore:
         if not version:
             return None
         layout = version & 0xFF
-        if layout != _LAYOUT:
+        if layout not in (_LAYOUT, _LAYOUT_OF_VECTORS):
             raise StoreError(
                 f"{self._database.path}: its tables have layout {layout}, and this esdedup"
-                f" needs layout {_LAYOUT}: index the documents again, into another file"
+                f" reads layouts {_LAYOUT} and {_LAYOUT_OF_VECTORS}: index the documents again,"
+                " into another file"
             )
         query = "SELECT meta FROM esdedup_indices WHERE name = ?"
         row = db.execute(query, (self.index,)).fetchone()
@@ -461,7 +470,7 @@ def _insert(documents: DocumentTable, rows: Sequence[Row], *, is_encoded: bool) 
 
     def is_stored(row: Row) -> bool:
         old = stored[row.id].row
-        has_same_bytes = (old.source, old.tokens) == (row.source, row.tokens)
+        has_same_bytes = (old.json, old.tokens) == (row.json, row.tokens)
         return is_encoded and has_same_bytes and row.marks in (old.marks, NO_MARKS)
 
     failures = [

@@ -157,7 +157,7 @@ def test_a_file_of_another_layout_is_refused(store: LocalStore, path: Path) -> N
         db.execute(f"PRAGMA user_version = {version & ~0xFF | 7}")
     for use in (store.meta, lambda: store.create(META), lambda: found(store)):
         with pytest.raises(
-            esdedup.exceptions.StoreError, match="layout 7, and this esdedup needs layout 3"
+            esdedup.exceptions.StoreError, match="layout 7, and this esdedup reads layouts 3 and 4"
         ):
             use()
 
