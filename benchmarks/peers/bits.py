@@ -21,7 +21,6 @@ import statistics
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib.metadata import version
@@ -34,7 +33,8 @@ import esdedup
 from benchmarks.lib import measuring
 from benchmarks.lib.measuring import Figures, run
 from benchmarks.lib.servers import add_options, drop, served
-from esdedup import Bits, Limits, Scheme
+from benchmarks.lib.value_indices import SETTINGS, call, merged, stored_bytes, value_index
+from esdedup import Bits, Limits
 from esdedup.text.arrays import U64
 
 DISTANCES = {64: (0, 3, 6, 8), 256: (0, 10, 20, 31)}
@@ -67,14 +67,8 @@ def octets(codes: U64) -> Any:
 
 
 def of_esdedup(codes: U64, bits: int, target: str | Path) -> Built:
-    distance = DISTANCES[bits][-1]
-    scheme = Scheme([Bits(bits, distance)])
-    if isinstance(target, str):
-        plain = {"type": "keyword", "index": False, "doc_values": False}
-        mapping = {"properties": {"id": plain, "code": plain}}
-        call(target, "PUT", f"/{INDEX}", {"settings": SETTINGS, "mappings": mapping})
-    index = esdedup.open(target, INDEX, scheme=scheme, text_field="code")
-    index.add({"id": str(row), "code": hexadecimal(code)} for row, code in enumerate(codes))
+    values = map(hexadecimal, codes)
+    index = value_index(target, INDEX, Bits(bits, DISTANCES[bits][-1]), "code", values)
     limits = Limits(k=10)
 
     def search(code: U64) -> list[int]:
@@ -82,11 +76,7 @@ def of_esdedup(codes: U64, bits: int, target: str | Path) -> Built:
         return [int(match.id) for match in found.matches]
 
     search(codes[0])
-    if isinstance(target, Path):
-        # The files beside it, such as the write-ahead log, belong to it.
-        size = sum(each.stat().st_size for each in target.parent.glob(f"{target.name}*"))
-        return search, size / len(codes)
-    return search, merged(target) / len(codes)
+    return search, stored_bytes(target, INDEX) / len(codes)
 
 
 def of_vectors(codes: U64, bits: int, url: str, kind: str) -> Built:
@@ -99,7 +89,7 @@ def of_vectors(codes: U64, bits: int, url: str, kind: str) -> Built:
             lines += [{"index": {"_id": str(row)}}, {"code": hexadecimal(code)}]
         answer = call(url, "POST", f"/{INDEX}/_bulk", lines)
         assert not answer["errors"]
-    size = merged(url) / len(codes)
+    size = merged(url, INDEX) / len(codes)
     knn = {"field": "code", "k": 10, "num_candidates": 100, "similarity": DISTANCES[bits][-1]}
 
     def search(code: U64) -> list[int]:
@@ -109,28 +99,6 @@ def of_vectors(codes: U64, bits: int, url: str, kind: str) -> Built:
         ]
 
     return search, size
-
-
-SETTINGS = {"number_of_shards": 1, "number_of_replicas": 0, "refresh_interval": -1}
-
-
-def call(url: str, method: str, path: str, body: Any = None) -> Any:
-    """Send a request; a list is sent as lines."""
-    lines = body if isinstance(body, list) else [body]
-    data = None if body is None else "".join(json.dumps(line) + "\n" for line in lines).encode()
-    headers = {"content-type": "application/json"}
-    request = urllib.request.Request(url + path, data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=1800) as answer:
-        return json.loads(answer.read())
-
-
-def merged(url: str) -> int:
-    """Merge the index into one segment, and return its bytes."""
-    call(url, "POST", f"/{INDEX}/_forcemerge?max_num_segments=1&flush=true")
-    call(url, "POST", f"/{INDEX}/_refresh")
-    return int(
-        call(url, "GET", f"/{INDEX}/_stats/store")["_all"]["primaries"]["store"]["size_in_bytes"]
-    )
 
 
 def of_faiss(codes: U64, bits: int, kind: str) -> Built:

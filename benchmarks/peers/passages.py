@@ -33,7 +33,8 @@ from benchmarks.lib import measuring
 from benchmarks.lib.measuring import Figures
 from benchmarks.lib.servers import add_options, drop, served
 from benchmarks.lib.texts import chinese, english
-from benchmarks.peers.bits import SETTINGS, call, latency
+from benchmarks.lib.value_indices import SETTINGS, call
+from benchmarks.peers.bits import latency
 from esdedup import Limits, Passages, Query, Scheme
 from esdedup.text.normalise import normalise
 from esdedup.text.words import tokenise

@@ -35,12 +35,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import esdedup
 from benchmarks.lib import measuring
 from benchmarks.lib.measuring import Figures, run
 from benchmarks.lib.servers import add_options, drop, served
-from benchmarks.peers.bits import SETTINGS, call
-from esdedup import Limits, Scheme, Vectors
+from benchmarks.lib.value_indices import SETTINGS, call, merged, stored_bytes, value_index
+from esdedup import Limits, Vectors
 
 DIMENSIONS, COSINE = 256, 0.95
 QUERY_COSINES = (COSINE, 0.98)
@@ -131,13 +130,8 @@ def prepare(count: int, queries: int, folder: Path) -> None:
 
 
 def of_esdedup(vectors: Matrix, target: str | Path) -> Tool:
-    scheme = Scheme([Vectors(DIMENSIONS, COSINE, encoding="base64-little")])
-    if isinstance(target, str):
-        plain = {"type": "keyword", "index": False, "doc_values": False}
-        mapping = {"properties": {"id": plain, "vector": plain}}
-        call(target, "PUT", f"/{INDEX}", {"settings": SETTINGS, "mappings": mapping})
-    index = esdedup.open(target, INDEX, scheme=scheme, text_field="vector")
-    index.add({"id": str(row), "vector": written(vector)} for row, vector in enumerate(vectors))
+    sketch = Vectors(DIMENSIONS, COSINE, encoding="base64-little")
+    index = value_index(target, INDEX, sketch, "vector", map(written, vectors))
     limits = Limits(k=1_000)
 
     def result_of(vector: Matrix) -> Any:
@@ -151,11 +145,7 @@ def of_esdedup(vectors: Matrix, target: str | Path) -> Tool:
         return {ordered(int(pair.left), int(pair.right)) for pair in index.pairs(cosine=COSINE)}
 
     search(vectors[0], 0)
-    if isinstance(target, Path):
-        # The files beside it, such as the write-ahead log, belong to it.
-        size = sum(file.stat().st_size for file in target.parent.glob(f"{target.name}*"))
-    else:
-        size = merged(target)
+    size = stored_bytes(target, INDEX)
     return Tool(search, all_pairs, size / len(vectors), lambda vector: result_of(vector).candidates)
 
 
@@ -167,14 +157,6 @@ def ordered(left: int, right: int) -> tuple[int, int]:
     return min(left, right), max(left, right)
 
 
-def merged(url: str) -> int:
-    """Merge the index into one segment, and return its bytes."""
-    call(url, "POST", f"/{INDEX}/_forcemerge?max_num_segments=1&flush=true")
-    call(url, "POST", f"/{INDEX}/_refresh")
-    stats = call(url, "GET", f"/{INDEX}/_stats/store")
-    return int(stats["_all"]["primaries"]["store"]["size_in_bytes"])
-
-
 def of_elasticsearch(vectors: Matrix, url: str) -> Tool:
     options = {"similarity": "cosine", "index_options": {"type": "int8_hnsw"}}
     mapping = {"vector": {"type": "dense_vector", "dims": DIMENSIONS, **options}}
@@ -184,7 +166,7 @@ def of_elasticsearch(vectors: Matrix, url: str) -> Tool:
         for row, vector in enumerate(vectors[first : first + 2_000], first):
             lines += [{"index": {"_id": str(row)}}, {"vector": vector.tolist()}]
         assert not call(url, "POST", f"/{INDEX}/_bulk", lines)["errors"]
-    size = merged(url)
+    size = merged(url, INDEX)
 
     def search(vector: Matrix, effort: int) -> list[int]:
         knn = {"field": "vector", "k": NEAREST, "num_candidates": effort, "similarity": COSINE}
