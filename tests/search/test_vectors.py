@@ -357,7 +357,7 @@ def test_vectors_of_records_are_named_alone() -> None:
         esdedup.dedup(wrong, vector="embedding")
 
 
-def check_brute_force(vectors: F32, folder: Path, least: float) -> None:
+def check_brute_force(vectors: F32, target: str | Path, name: str, least: float) -> None:
     """Compare the pairs of vectors, and searches for some, with those of brute force."""
     wide = vectors.astype(np.float64)
     wide /= np.linalg.norm(wide, axis=1, keepdims=True)
@@ -371,7 +371,7 @@ def check_brute_force(vectors: F32, folder: Path, least: float) -> None:
     documents = (
         {"id": str(row), "embedding": vector.tolist()} for row, vector in enumerate(vectors)
     )
-    with esdedup.open(folder / "v.db", "v", scheme=scheme, text_field="embedding") as index:
+    with esdedup.open(target, name, scheme=scheme, text_field="embedding") as index:
         index.add(documents)
         similar = index.pairs(max_per_bucket=1_000_000)
         pairs = {(int(pair.left), int(pair.right)) for pair in similar}
@@ -394,13 +394,14 @@ def check_brute_force(vectors: F32, folder: Path, least: float) -> None:
 
 @pytest.mark.parametrize("least", [0.9, 0.95, 0.98])
 def test_pairs_are_those_of_brute_force(folder: Path, least: float) -> None:
-    check_brute_force(clustered(1_200, 64, seed=3), folder, least)
+    check_brute_force(clustered(1_200, 64, seed=3), folder / "v.db", "v", least)
 
 
 @pytest.mark.nightly
+@pytest.mark.on_every_server
 @pytest.mark.parametrize("least", [0.9, 0.95, 0.98])
-def test_pairs_of_many_vectors_are_those_of_brute_force(folder: Path, least: float) -> None:
-    check_brute_force(clustered(20_000, 128, seed=4), folder, least)
+def test_pairs_of_many_vectors_are_those_of_brute_force(place: Place, least: float) -> None:
+    check_brute_force(clustered(20_000, 128, seed=4), place.target, place.index, least)
 
 
 def test_a_vector_is_shown_by_the_text_beside_it(folder: Path) -> None:
