@@ -123,7 +123,8 @@ def json_of(source: Source) -> str:
 def short_json_of(source: Source) -> str:
     """Return the JSON of a document with the same float32, but the fewest digits.
 
-    That takes a fifth of the time of `json_of`, and is enough to compare vectors.
+    That takes 10 microseconds for 256 numbers in a list, where `json_of` takes 75, and is enough to
+    compare vectors.
     """
     if isinstance(source, str):
         return source
