@@ -316,9 +316,9 @@ def copy_rows(
                 new_schema = schema_with_lists(path, schema, kind, merge)
                 writer = writer or written.enter_context(open_writer(out, new_schema))
                 first_schema, end = schema, 0
-                for parts in groups:
+                for tables in groups:
                     retained = []
-                    for table in parts:
+                    for table in tables:
                         start, end = end, end + len(table)
                         table_stays = stays[start:end]
                         if source.changed:
@@ -451,8 +451,8 @@ def _row_groups(file: BinaryIO) -> tuple[Iterator[_Parts], _OpenWriter]:
         coded = [column.path_in_schema for column in columns if column.has_dictionary_page]
         options = {"compression": codecs, "use_dictionary": coded}
     by_code = open_table(metadata=opened.metadata, read_dictionary=_coded_columns(opened))
-    parts = (_parts_of_row_group(opened, by_code, number) for number in range(groups))
-    return parts, partial(parquet.ParquetWriter, **options)
+    groups_of_rows = (_parts_of_row_group(opened, by_code, number) for number in range(groups))
+    return groups_of_rows, partial(parquet.ParquetWriter, **options)
 
 
 def _parts_of_row_group(opened: _ParquetFile, by_code: _ParquetFile, number: int) -> _Parts:
@@ -499,8 +499,8 @@ def _arrow_batches(file: BinaryIO) -> tuple[Iterator[_Parts], _OpenWriter]:
         batches = map(opened.get_batch, range(opened.num_record_batches))
     else:
         batches = iter(pa.ipc.open_stream(file))
-    parts = (iter([pa.Table.from_batches([batch])]) for batch in batches)
-    return parts, partial(pa.ipc.new_file if is_file else pa.ipc.new_stream, options=options)
+    groups = (iter([pa.Table.from_batches([batch])]) for batch in batches)
+    return groups, partial(pa.ipc.new_file if is_file else pa.ipc.new_stream, options=options)
 
 
 @contextmanager

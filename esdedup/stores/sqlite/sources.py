@@ -18,6 +18,7 @@ import json
 import re
 import struct
 from collections.abc import Callable, Collection, Iterator
+from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -34,6 +35,8 @@ _HEAD = struct.Struct("<BII")
 _LITTLE = np.dtype("<f4")
 _LEAST_PLAIN, _LEAST_EXPONENT = 1e-4, 1e16
 """Python writes numbers from the first up to the second without an exponent, and so does orjson."""
+_LEAST_OF_ORJSON = 1e-6
+"""orjson writes smaller float32 with an exponent."""
 
 
 class _Part(NamedTuple):
@@ -70,6 +73,19 @@ def _as_python(numbers: F64) -> str:
     return json.dumps(numbers.tolist(), separators=(",", ":"))
 
 
+def _as_orjson(numbers: F64) -> str:
+    """Return numbers as orjson writes float32: by code of ours, as its versions differ."""
+    return f"[{','.join(map(_number_as_orjson, numbers.tolist()))}]"
+
+
+def _number_as_orjson(number: float) -> str:
+    text = repr(number)
+    if abs(number) >= _LEAST_OF_ORJSON:
+        return format(Decimal(text), "f") if "e" in text else text
+    # Of -05, orjson writes -5.
+    return text.replace("e-0", "e-")
+
+
 def _spaced(text: str) -> str:
     return text.replace(",", ", ")
 
@@ -80,7 +96,7 @@ _STYLES: dict[int, Callable[[F32], str]] = {
     3: lambda vector: _spaced(_as_python(vector.astype(np.float64))),
     4: lambda vector: _as_python(_decimals(vector)),
     5: lambda vector: _spaced(_as_python(_decimals(vector))),
-    6: _shortest,
+    6: lambda vector: _as_orjson(_decimals(vector)),
 }
 """How a vector is written. The numbers are a file format."""
 _OF_STRINGS: tuple[int, ...] = (1,)

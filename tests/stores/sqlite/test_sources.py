@@ -36,6 +36,8 @@ def in_base64(vector: F32, form: str) -> str:
         json.dumps(TINY.tolist()),
         "[0.5,-0.0,1e-05,1.5e-07,3.0]",
         "[0.5,1e-7,2.25]",
+        # As orjson writes float32.
+        "[0.00001234,0.0000012,1.2e-12,0.25]",
         json.dumps(in_base64(VECTOR, "<f4")),
         json.dumps(in_base64(VECTOR, ">f4")),
     ],
