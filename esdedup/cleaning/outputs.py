@@ -19,7 +19,7 @@ import xxhash
 
 from esdedup.exceptions import InputError, UsageError
 from esdedup.records.columnar import check_merge
-from esdedup.records.files import Format, format_of
+from esdedup.records.files import Delimited, Format, format_of
 from esdedup.records.inputs import Reading
 from esdedup.records.locations import (
     SpooledPipe,
@@ -235,11 +235,6 @@ class CleanFiles:
             raise UsageError(f"`{setting}` requires one `text_field`")
         if self.output == STDIN or len({*self.targets}) < len(self.targets):
             raise UsageError(f"`{setting}` requires a folder to write to")
-        for path in self.files:
-            if (kind := self.format or format_of(path)) in ("csv", "tsv"):
-                raise UsageError(
-                    f"{path}: `{setting}` requires JSON lines, text or tables, not {kind}"
-                )
 
     def check_merge(self) -> None:
         """Raise UsageError if records of the files can't take values from others."""
@@ -267,7 +262,9 @@ class CleanFiles:
                     Path(target).parent.mkdir(parents=True, exist_ok=True)
                 check = partial(self._check_unchanged, sources)
                 check()
-                rewrite(sources, target, self.format, self.reading.encoding, check)
+                named = self.reading.delimiter
+                delimiter = "," if named is None else Delimited.named(named).delimiter
+                rewrite(sources, target, self.format, self.reading.encoding, check, delimiter)
             yield sum(source.starts.size for source in sources)
         if self.format == "file" and hasattr(os, "sync"):
             os.sync()

@@ -8,6 +8,7 @@ tables (Parquet, Arrow), of which the values and the schema stay.
 
 import bz2
 import codecs
+import csv
 import gzip
 import io
 import itertools
@@ -49,8 +50,7 @@ class RetainedFile(NamedTuple):
     starts: `Record.line` of all n records, ascending, shape (n,).
     stays: True for the records that stay, shape (n,).
     field: the field of the text, if texts change.
-    changed: by line the new texts of some records that stay, of JSON lines, lines of text, tables,
-        and files that are one document.
+    changed: by line the new texts of some records that stay; not of a JSON array.
     merge: the fields that records take from others, of JSON and tables.
     new_values: by line the new values of fields of some records that stay, as JSON by path.
     """
@@ -76,10 +76,12 @@ def rewrite(
     format: Format | None = None,
     encoding: str | None = None,
     check: Callable[[], None] = lambda: None,
+    delimiter: str = ",",
 ) -> None:
     """Write the records that stay of one or several files to one file, or "-", standard output.
 
     check: called when all is written, before the file has its name. If it raises, there is none.
+    delimiter: of CSV.
 
     The file is packed as its ending requests, and has its name when it is whole. Of several files
     with a header or a byte order mark only the first keeps it, and a last line without a line feed
@@ -112,7 +114,8 @@ def rewrite(
                 if format == "file":
                     content.write(first.changed[1].encode(encoding or "utf-8"))
                 else:
-                    _copy_texts(sources, format, encoding, content)
+                    separator = "\t" if format == "tsv" else delimiter
+                    _copy_texts(sources, format, encoding, separator, content)
         check()
 
 
@@ -136,9 +139,16 @@ def packed(out: IO[bytes], path: str) -> AbstractContextManager[Any]:
 
 
 def _copy_texts(
-    sources: Sequence[RetainedFile], format: Format, encoding: str | None, out: IO[bytes]
+    sources: Sequence[RetainedFile],
+    format: Format,
+    encoding: str | None,
+    delimiter: str,
+    out: IO[bytes],
 ) -> None:
-    """Copy the records that stay of files of lines, or of one JSON array."""
+    """Copy the records that stay of files of lines, or of one JSON array.
+
+    delimiter: of rows of CSV and TSV.
+    """
     first_codec: str | None = None
     first_header, last_line = "", b""
     for source in sources:
@@ -166,8 +176,12 @@ def _copy_texts(
             elif last_line and not last_line.endswith(newline):
                 last_line = newline
                 out.write(newline)
-            field = None if format == "text" else source.field
-            for line in _retained_lines(source, lines, codec, field):
+            if source.changed and format in ("csv", "tsv"):
+                retained = _retained_rows(source, lines, codec, header_text, delimiter)
+            else:
+                field = None if format == "text" else source.field
+                retained = _retained_lines(source, lines, codec, field)
+            for line in retained:
                 last_line = line
                 out.write(line)
 
@@ -211,6 +225,57 @@ def _retained_lines(
             yield line
     if (next_start, next_stays) != _NO_START:
         raise InputError(f"{source.path} has changed since it was read: it has fewer records")
+
+
+def _retained_rows(
+    source: RetainedFile, lines: Iterator[bytes], codec: str, header: str, delimiter: str
+) -> Iterator[bytes]:
+    """Yield the rows of CSV that stay, with their new texts; a row may have several lines.
+
+    lines: those after the header.
+    """
+    names = next(csv.reader(io.StringIO(header, newline=""), delimiter=delimiter), [])
+    if source.field not in names:
+        raise InputError(f"{source.path} has changed since it was read: no column {source.field!r}")
+    column, starts = names.index(source.field), source.starts.tolist()
+    counts: Iterator[int | None] = (end - start for start, end in itertools.pairwise(starts))
+    counts = itertools.chain(counts, [None])
+    for start, stays, count in zip(starts, source.stays.tolist(), counts, strict=True):
+        row = b"".join(itertools.islice(lines, count))
+        if not row:
+            raise InputError(f"{source.path} has changed since it was read: it has fewer records")
+        if stays and start in source.changed:
+            text = source.changed[start]
+            row = _with_field(row.decode(codec), column, delimiter, text).encode(codec)
+        if stays:
+            yield row
+
+
+def _with_field(row: str, column: int, delimiter: str, text: str) -> str:
+    """Return a row of CSV with another text in a column; all else stays as it came."""
+    start, end = 0, -1
+    for _ in range(column + 1):
+        start = end + 1
+        end = _end_of_field(row, start, delimiter)
+    if "\r\n" in row[start:end]:
+        # Readers may return the lines of a text without their carriage returns.
+        text = text.replace("\r\n", "\n").replace("\n", "\r\n")
+    is_quoted = row[start : start + 1] == '"' or any(mark in text for mark in f'{delimiter}"\r\n')
+    # A row of one empty field would be no row.
+    if is_quoted or not text:
+        text = '"' + text.replace('"', '""') + '"'
+    return row[:start] + text + row[end:]
+
+
+def _end_of_field(row: str, start: int, delimiter: str) -> int:
+    """Return the end of the field of a row of CSV that starts at a character."""
+    if row[start : start + 1] == '"':
+        position = start + 1
+        while (position := row.index('"', position) + 1) < len(row) and row[position] == '"':
+            position += 1
+        return position
+    ends = (row.find(mark, start) for mark in (delimiter, "\r", "\n"))
+    return min((end for end in ends if end >= 0), default=len(row))
 
 
 def _with_new_values(source: RetainedFile, number: int, text: str) -> str:

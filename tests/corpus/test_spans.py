@@ -317,6 +317,33 @@ def test_all_formats_are_written_as_they_came() -> None:
     assert [Path(f"files/{n}.txt").read_text("utf-8") for n in range(3)] == rest
 
 
+@pytest.mark.parametrize(
+    ("name", "delimiter", "options"),
+    [("a.csv", ",", {}), ("a.csv", ";", {"delimiter": ";"}), ("a.tsv", "\t", {})],
+)
+def test_rows_of_csv_are_rewritten_field_by_field(
+    name: str, delimiter: str, options: dict[str, Any]
+) -> None:
+    notice = NOTICE.replace(" ", f' "it"{delimiter}\r\n', 1)
+    quoted = '"{}"'.format(f"{words(2)}. {notice}".replace('"', '""'))
+    rows = [
+        ["n", '"the text"', "z"],
+        ["1", '"{}"'.format(notice.replace('"', '""')), '"a ""b"""'],
+        ["2", quoted, " plain, or not".replace(",", "")],
+        ["", words(3), '""'],
+    ]
+    lines = [delimiter.join(row) + "\r\n" for row in rows]
+    Path(name).write_bytes("".join([*lines[:3], "\r\n", *lines[3:]]).encode())
+    report = esdedup.clean(
+        name, "out", unit="span", min_words=9, text_field="the text", drop_over=1, **options
+    )
+    assert report.spans is not None
+    assert (report.spans.spans, report.spans.changed) == (1, 1)
+    rest = lines[2].replace(quoted, f'"{words(2)}."')
+    expected = "".join([*lines[:2], rest, "\r\n", *lines[3:]])
+    assert Path("out", name).read_bytes() == expected.encode()
+
+
 def test_memory_of_writing_does_not_grow_with_the_texts_that_change() -> None:
     # Long words, which take less time.
     documents = [
