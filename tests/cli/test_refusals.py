@@ -147,7 +147,6 @@ CLEAN = [
         "clean a.jsonl --unit line --conflict label", "--conflict can't be combined with --unit"
     ),
     Refusal("clean in -o out --task 1/2 --collect url", "--collect can't be combined with --task"),
-    Refusal("clean a.csv -o out --unit line", "--unit requires JSON lines"),
     Refusal("clean a.jsonl -o - --unit line", "a folder to write to"),
     Refusal("clean a.jsonl -o out --unit line --text-field no", "name the field of the text"),
     Refusal("clean a.jsonl -o out --unit line --text-field n --text-field m", "one --text-field"),
@@ -179,10 +178,6 @@ DECONTAMINATE = [
     Refusal(
         f"decontaminate a.jsonl -o out {AGAINST_ITEMS} --mask --text-field a --text-field b",
         "requires one",
-    ),
-    Refusal(
-        f"decontaminate a.jsonl -o out {AGAINST_ITEMS} --mask --format csv",
-        "requires JSON lines",
     ),
     Refusal("decontaminate a.jsonl -o out --share 0", "--share"),
     Refusal("decontaminate a.jsonl -o out --share 1.1", "--share"),

@@ -1,7 +1,9 @@
 """Files written again without some records: the others stay byte for byte, in their order."""
 
 import bz2
+import csv
 import gzip
+import io
 import itertools
 import json
 import lzma
@@ -335,3 +337,46 @@ def test_rows_that_stay_in_tables(
 def read_arrow(path: Path) -> pa.Table:
     raw = path.read_bytes()
     return (pa.ipc.open_file if raw.startswith(b"ARROW1") else pa.ipc.open_stream)(raw).read_all()
+
+
+_FIELDS = st.text(st.sampled_from("ab\"\n ,;\t'\u00e9"), max_size=6)
+
+
+@given(
+    st.lists(st.lists(_FIELDS, min_size=3, max_size=3), min_size=1, max_size=5),
+    st.sampled_from(",;\t"),
+    st.sampled_from(["\n", "\r\n"]),
+    st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    st.data(),
+)
+def test_a_field_of_csv_changes_and_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[list[str]],
+    delimiter: str,
+    line_end: str,
+    quoting: Any,
+    data: st.DataObject,
+) -> None:
+    folder = tmp_path_factory.mktemp("csv")
+    starts, lines = list[int](), io.StringIO(newline="")
+    writer = csv.writer(lines, delimiter=delimiter, lineterminator=line_end, quoting=quoting)
+    for row in [["first", "text", "last"], *rows]:
+        starts.append(lines.getvalue().count("\n") + 1)
+        writer.writerow(row)
+    (folder / "a.csv").write_bytes(lines.getvalue().encode())
+    changed = data.draw(st.dictionaries(st.sampled_from(starts[1:]), _FIELDS, min_size=1))
+    stays = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))))
+    changed = {line: text for line, text in changed.items() if stays[starts.index(line) - 1]}
+    source = RetainedFile(
+        str(folder / "a.csv"), np.array(starts[1:], np.int64), stays, "text", changed
+    )
+    rewrite([source], str(folder / "out.csv"), delimiter=delimiter)
+    expected = [
+        [row[0], changed.get(start, row[1]), row[2]]
+        for start, row, is_retained in zip(starts[1:], rows, stays.tolist(), strict=True)
+        if is_retained
+    ]
+    with (folder / "out.csv").open(newline="", encoding="utf-8") as written:
+        header, *written_rows = csv.reader(written, delimiter=delimiter, strict=True)
+    assert header == ["first", "text", "last"]
+    assert written_rows == expected
