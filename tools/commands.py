@@ -19,7 +19,7 @@ OPTIONS = {"--help", *(name for option in app.params for name in option.opts)}
 _OF_EVERY_COMMAND = re.compile(
     r"^  -h, --help +Show this message and exit\.\n|^Settings in a file, [^\n]*\n?", re.MULTILINE
 )
-"""What the help of every command has; the page has it once, before the commands."""
+"""Lines in the help of every command, which the page has once, before the commands."""
 
 
 def commands_page() -> str:

@@ -10,7 +10,7 @@ from benchmarks.lib.measuring import ESDEDUP, run
 from benchmarks.lib.planted import planted
 
 Fields = Callable[[int], Mapping[str, str]]
-"""Returns the fields of a document beside its id and its text, by its number."""
+"""A function that returns the fields of a document beside its id and its text, by its number."""
 
 
 def no_fields(number: int) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Split the text of many rows of CSV or TSV into fields, in arrays of its characters.
+"""Split the text of many rows of CSV or TSV into fields, and change a field of a row.
 
 The csv module reads character by character, in several times the time. Its `strict` reader returns
 the same rows for every text that `has_whole_rows` accepts.
@@ -63,6 +63,33 @@ def rows_in_text(text: str, delimiter: str) -> tuple[list[int], list[Sequence[st
     lines: I64 = np.searchsorted(np.flatnonzero(line_feeds), starts[first_fields])
     bounds = zip(first_fields.tolist(), (last_fields + 1).tolist(), strict=True)
     return lines.tolist(), [fields[first:end] for first, end in bounds]
+
+
+def with_field(row: str, column: int, delimiter: str, text: str) -> str:
+    """Return a row of CSV with another text in a column; all else stays as it came."""
+    start, end = 0, -1
+    for _ in range(column + 1):
+        start = end + 1
+        end = _end_of_field(row, start, delimiter)
+    if "\r\n" in row[start:end]:
+        # Readers may return the lines of a text without their carriage returns.
+        text = text.replace("\r\n", "\n").replace("\n", "\r\n")
+    is_quoted = row[start : start + 1] == '"' or any(mark in text for mark in f'{delimiter}"\r\n')
+    # A row of one empty field would be no row.
+    if is_quoted or not text:
+        text = '"' + text.replace('"', '""') + '"'
+    return row[:start] + text + row[end:]
+
+
+def _end_of_field(row: str, start: int, delimiter: str) -> int:
+    """Return the end of the field of a row of CSV that starts at a character."""
+    if row[start : start + 1] == '"':
+        position = start + 1
+        while (position := row.index('"', position) + 1) < len(row) and row[position] == '"':
+            position += 1
+        return position
+    ends = (row.find(mark, start) for mark in (delimiter, "\r", "\n"))
+    return min((end for end in ends if end >= 0), default=len(row))
 
 
 def _points(text: str) -> Unsigned:

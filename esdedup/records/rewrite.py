@@ -26,6 +26,7 @@ import zstandard
 
 from esdedup.exceptions import InputError, RecordError, UsageError
 from esdedup.records.columnar import RetainedRows, copy_rows
+from esdedup.records.csv_rows import with_field
 from esdedup.records.files import Format, elements_of, format_of
 from esdedup.records.locations import open_file, written
 from esdedup.records.merge import NO_MERGE, Merge
@@ -246,36 +247,9 @@ def _retained_rows(
             raise InputError(f"{source.path} has changed since it was read: it has fewer records")
         if stays and start in source.changed:
             text = source.changed[start]
-            row = _with_field(row.decode(codec), column, delimiter, text).encode(codec)
+            row = with_field(row.decode(codec), column, delimiter, text).encode(codec)
         if stays:
             yield row
-
-
-def _with_field(row: str, column: int, delimiter: str, text: str) -> str:
-    """Return a row of CSV with another text in a column; all else stays as it came."""
-    start, end = 0, -1
-    for _ in range(column + 1):
-        start = end + 1
-        end = _end_of_field(row, start, delimiter)
-    if "\r\n" in row[start:end]:
-        # Readers may return the lines of a text without their carriage returns.
-        text = text.replace("\r\n", "\n").replace("\n", "\r\n")
-    is_quoted = row[start : start + 1] == '"' or any(mark in text for mark in f'{delimiter}"\r\n')
-    # A row of one empty field would be no row.
-    if is_quoted or not text:
-        text = '"' + text.replace('"', '""') + '"'
-    return row[:start] + text + row[end:]
-
-
-def _end_of_field(row: str, start: int, delimiter: str) -> int:
-    """Return the end of the field of a row of CSV that starts at a character."""
-    if row[start : start + 1] == '"':
-        position = start + 1
-        while (position := row.index('"', position) + 1) < len(row) and row[position] == '"':
-            position += 1
-        return position
-    ends = (row.find(mark, start) for mark in (delimiter, "\r", "\n"))
-    return min((end for end in ends if end >= 0), default=len(row))
 
 
 def _with_new_values(source: RetainedFile, number: int, text: str) -> str:

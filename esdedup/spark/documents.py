@@ -309,7 +309,7 @@ class _RowsOfBatch(ReadByColumns):
         """Return the records by columns; None if one of them may be bad."""
         assert not with_json  # Rows are not stored.
         columns = self.rows.columns()
-        if columns is None or None in columns["id"]:
+        if columns is None or not {None, ""}.isdisjoint(columns["id"]):
             return None
         return RecordColumns("", range(1, len(columns["id"]) + 1), RowsOfColumns(columns))
 

@@ -19,7 +19,7 @@ from tools.servers.jdk import Unavailable
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 ON_DISK = "/var/tmp"
-"""For what is large. The usual folder of temporary files may be in memory."""
+"""The folder for large files. The usual one of temporary files may be in memory."""
 
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
