@@ -243,24 +243,36 @@ def _sharing_bands(
     capped = buckets.capped(bucket_columns, limits.max_per_bucket)
     least = sketch.least(limits, len(values))
     recall = sketch.recall(limits, len(values), least)
+    pair_filter = sketch.pair_filter(limits, recall)
     if stopped.size or capped.buckets:
         recall = None
     elif recall is None:
         recall = 1.0
+    elif pair_filter is not None:
+        recall -= pair_filter.lost
 
     def blocks_of_bands() -> Iterator[Block]:
         cap, pairs_at_once = limits.max_per_bucket, max(1, resources.memory // _BYTES_A_PAIR)
         for rows in buckets.blocks_of_rows(bucket_columns, compared.size, cap, pairs_at_once):
             left, right = buckets.earlier_pairs(bucket_columns, rows, cap)
+            if pair_filter is not None:
+                is_candidate = pair_filter.keeps(values, compared[left], compared[right])
+                left, right = _candidates_of(columns, compared, is_candidate, left, right)
             if least > 1:
-                rows_of_pairs = compared[left], compared[right]
-                is_candidate = buckets.shared_bands(values, *rows_of_pairs) >= least
-                if columns.has_windows:
-                    is_candidate |= ~columns.filled[rows_of_pairs[0]]
-                left, right = left[is_candidate], right[is_candidate]
+                shared = buckets.shared_bands(values, compared[left], compared[right])
+                left, right = _candidates_of(columns, compared, shared >= least, left, right)
             yield rows.stop, left, right
 
     return CandidatePairs(blocks_of_bands(), capped, recall)
+
+
+def _candidates_of(
+    columns: Columns, compared: I64, is_candidate: Mask, left: I64, right: I64
+) -> tuple[I64, I64]:
+    """Return the pairs that are candidates, or of equal texts without tokens."""
+    if columns.has_windows:
+        is_candidate = is_candidate | ~columns.filled[compared[left]]
+    return left[is_candidate], right[is_candidate]
 
 
 def _wordless_columns(columns: Columns, compared: I64, joining: _Joining) -> list[buckets.Column]:

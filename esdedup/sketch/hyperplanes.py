@@ -18,12 +18,13 @@ below 2**22, a vector is scaled to numbers of at most 2**19, and sums of 4,096 p
 
 import functools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from esdedup.sketch.banding import most_required, shared_at_least
 from esdedup.sketch.vectors import F32
-from esdedup.text.arrays import F64, I64, U64
+from esdedup.text.arrays import F64, I64, U64, Mask, Unsigned
 from esdedup.text.hashing import PRIME64_1, avalanche, keys
 
 MOST_DIMENSIONS = 4096
@@ -32,6 +33,8 @@ _STEP = 1 << 15
 _PLANES_AT_ONCE = 256
 _FARTHEST, _POINTS = 8.0, 1_601
 """The integral is over |y| from 0 to this, at so many points: exact to 6 decimals."""
+_BANDS_A_STEP = 16
+"""Bands whose signs are counted before pairs that differ in too many are left out."""
 
 
 @functools.lru_cache(4)
@@ -156,3 +159,56 @@ def bands_needed(cosine: float, recall: float, rows: int) -> int:
     """Return the fewest bands of `rows` signs that reach the recall if one has to be shared."""
     met = meeting(cosine, rows)
     return 1 if met == 1.0 else max(1, math.ceil(math.log1p(-recall) / math.log1p(-met)))
+
+
+@dataclass(frozen=True)
+class SignFilter:
+    """Leaves out pairs that differ in more signs than pairs at a cosine do.
+
+    A pair that shares a band may be at any cosine. All signs of the bands together show the angle:
+    of n signs, a pair at an angle of a differs in a binomial number, of mean n * a / pi.
+
+    bounds: after each step of the bands, the most signs that a pair may differ in.
+    lost: greatest share of the pairs at the cosine that is left out.
+    """
+
+    bounds: tuple[int, ...]
+    lost: float
+
+    @staticmethod
+    @functools.lru_cache(256)
+    def at(cosine: float, bands: int, rows: int, lost: float) -> "SignFilter":
+        """Return the filter that leaves out at most a share of the pairs at a cosine."""
+        steps = [min(bands, first + _BANDS_A_STEP) for first in range(0, bands, _BANDS_A_STEP)]
+        differs = math.acos(min(1.0, cosine)) / math.pi
+        bounds = [_most_of(step * rows, differs, lost / len(steps)) for step in steps]
+        return SignFilter(tuple(bounds), lost)
+
+    def keeps(self, bands: Unsigned, left: I64, right: I64) -> Mask:
+        """Return which pairs of rows stay, shape (pairs,). bands: shape (bands, n)."""
+        is_kept = np.ones(left.size, np.bool_)
+        positions = np.arange(left.size)
+        differing = np.zeros(left.size, np.int32)
+        for step, bound in enumerate(self.bounds):
+            for band in bands[step * _BANDS_A_STEP : (step + 1) * _BANDS_A_STEP]:
+                differing += np.bitwise_count(band[left] ^ band[right])
+            is_near = differing <= bound
+            is_kept[positions[~is_near]] = False
+            positions, differing = positions[is_near], differing[is_near]
+            left, right = left[is_near], right[is_near]
+        return is_kept
+
+
+def _most_of(trials: int, chance: float, beyond: float) -> int:
+    """Return the least number that a binomial one exceeds with at most the chance `beyond`."""
+    if chance <= 0.0:
+        return 0
+    log_chance, log_other = math.log(chance), math.log1p(-chance)
+    total, number = 0.0, trials
+    while number > 0:
+        ways = math.lgamma(trials + 1) - math.lgamma(number + 1) - math.lgamma(trials - number + 1)
+        total += math.exp(ways + number * log_chance + (trials - number) * log_other)
+        if total > beyond:
+            return number
+        number -= 1
+    return 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -98,6 +98,12 @@ class Measure:
             return limits.least_similarity
         return float(getattr(limits, self.limit) or 0)
 
+    def limited(self, limits: Limits, value: float) -> Limits:
+        """Return the limits with another value of the least similar documents."""
+        if self.by_threshold:
+            return limits.at(value)
+        return replace(limits, **{self.limit: self.typed(value)})  # type: ignore[arg-type]
+
     def least_of_query(self, limits: Limits) -> float:
         """Return the least nearness of a match of a query.
 
@@ -105,6 +111,11 @@ class Measure:
         """
         limit: float | None = getattr(limits, self.limit)
         return sys.float_info.min if limit is None else self.nearness(limit)
+
+    @property
+    def is_similarity(self) -> bool:
+        """Whether greater values, up to 1, are nearer."""
+        return self.column == "similarity"
 
     def within(self, limits: Limits) -> str:
         """Return in words which values are within limits."""

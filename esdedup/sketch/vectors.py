@@ -5,7 +5,7 @@ digits for each number, the bytes of a float32 with the lowest byte first. No no
 such a text, and equal vectors have equal texts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,11 @@ def read_vectors(texts: Sequence[str], dimensions: int) -> F32:
         raise ValueError(f"a text is not a vector of {dimensions} numbers")
     raw = bytes.fromhex("".join([text or "0" * digits for text in texts]))
     return np.frombuffer(raw, _LITTLE).astype(np.float32).reshape(len(texts), dimensions)
+
+
+def vectors_of(texts: Sequence[str]) -> F32:
+    """Return the vectors of texts of one length, shape (n, dimensions)."""
+    return read_vectors(texts, max(map(len, texts), default=0) // DIGITS)
 
 
 def shown_vector(text: str) -> str:
@@ -82,6 +87,24 @@ def cosines(vectors: Ragged, left: I64, right: I64) -> F64:
         is_comparable = (lengths[rows_left] == lengths[rows_right]) & (scale > 0.0)
         cosine[block] = np.divide(products, scale, out=np.zeros(scale.size), where=is_comparable)
     return np.clip(np.round(cosine, _DECIMALS), -1.0, 1.0)
+
+
+def pairs_of_vectors(vectors: F32) -> Iterator[tuple[I64, I64, F64]]:
+    """Yield all pairs of vectors: rows, later rows, and their cosines.
+
+    Each block has shape (pairs,) three times. A vector of zeros is at cosine 0 of all.
+    vectors: shape (n, dimensions).
+    """
+    directions = vectors.astype(np.float64)
+    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+    np.divide(directions, lengths, out=directions, where=lengths > 0.0)
+    count = len(directions)
+    step = max(1, _NUMBERS_AT_ONCE // max(1, count))
+    for first in range(0, count, step):
+        products = directions[first : first + step] @ directions[first:].T
+        cosine = np.clip(np.round(products, _DECIMALS), -1.0, 1.0)
+        left, right = np.nonzero(np.triu(np.ones(cosine.shape, np.bool_), 1))
+        yield left + first, right + first, cosine[left, right]
 
 
 def _matrix(vectors: Ragged, width: int) -> F32:

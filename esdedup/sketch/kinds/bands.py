@@ -80,6 +80,10 @@ class Banded(Sketch):
     def bits(self) -> int:
         return self.token_bits
 
+    @property
+    def rows_of_band(self) -> int:
+        return self.rows
+
     def wide(self, permutations: int) -> Self:
         """Return the sketch with signatures of another length, and one band of one row."""
         raise UsageError(f"the sketch {self.name!r} has no signature of another length")

@@ -18,10 +18,11 @@ from esdedup.arguments import check_fields, check_list, check_type
 from esdedup.exceptions import UsageError
 from esdedup.sketch.comparisons import AnyComparison
 from esdedup.sketch.hashed_texts import HashedTexts
+from esdedup.sketch.hyperplanes import SignFilter
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.measures import MEASURES, Measure
 from esdedup.sketch.tokens import decode
-from esdedup.text.arrays import U32, U64, Mask, Ragged, Values
+from esdedup.text.arrays import F64, U32, U64, Mask, Ragged, Values
 from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling
 from esdedup.text.weights import U8, Weights
@@ -125,6 +126,11 @@ class Sketch(ABC):
     @abstractmethod
     def bits(self) -> int:
         """Bits of a token's value."""
+
+    @property
+    def rows_of_band(self) -> int:
+        """Rows of the signature in each band, or signs of projections; 0 without bands."""
+        return 0
 
     @property
     def token_bytes(self) -> float:
@@ -240,6 +246,33 @@ class Sketch(ABC):
         self, limits: Limits, groups: int, least: int, similarity: float | None = None
     ) -> float | None:
         """Return the expected recall at a similarity, or the threshold; None if it is complete."""
+        return None
+
+    def swaps(self, limits: Limits) -> int:
+        """Return how many changes of its own values a query looks up, of each token."""
+        return 0
+
+    def query_terms(self, limits: Limits) -> int:
+        """Return the number of tokens that a query looks up."""
+        return self.tokens
+
+    def query_cost(self, limits: Limits, similarity: F64, documents: F64) -> float:
+        """Return the microseconds of a query.
+
+        similarity: of the documents to the query, shape (n,).
+        documents: number of documents of each similarity, shape (n,).
+        """
+        raise NotImplementedError
+
+    def layouts(self, limits: Limits) -> list[Self]:
+        """Return the sketches of other numbers of tokens that reach the recall at the limit."""
+        return []
+
+    def pair_filter(self, limits: Limits, recall: float | None) -> SignFilter | None:
+        """Return what leaves out pairs of documents by all of their tokens, or None.
+
+        recall: expected share of the similar pairs that share enough tokens.
+        """
         return None
 
     def max_distance(self, limits: Limits) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.sketch.hyperplanes import (
     MOST_DIMENSIONS,
+    SignFilter,
     bands_needed,
     expected_recall,
     flips_for,
@@ -44,6 +45,8 @@ static vectors of 256 numbers, have a mean cosine of 0.21, and one pair in a tho
 most postings of a query are of documents at about 0.3, and most candidates of some over 0.5."""
 _TERM, _POSTING, _CANDIDATE = 1.2, 0.005, 41.0
 """Microseconds to look up a term, to count one of its documents, and to verify a candidate."""
+_LOST = 1e-6
+"""Share of the pairs at the cosine that may be left out because they differ in too many signs."""
 _MORE_FLIPS = 3
 _MOST_BANDS_OF_PAIRS, _MOST_ROWS = 64, 30
 _SHOWN = (0.7, 0.8, 0.9, 0.95, 0.98)
@@ -96,6 +99,10 @@ class Vectors(Sketch):
 
     @property
     def bits(self) -> int:
+        return self.rows
+
+    @property
+    def rows_of_band(self) -> int:
         return self.rows
 
     @property
@@ -173,13 +180,13 @@ class Vectors(Sketch):
 
     def query(self, block: Block, limits: Limits) -> tuple[U64, Probes]:
         products = self._projections(block)
-        probes = probe_bands(products, self.bands, self.rows, self._flips(limits))
+        probes = probe_bands(products, self.bands, self.rows, self.swaps(limits))
         return probes[:, :, 0], Probes(probes, np.broadcast_to(np.True_, probes.shape))
 
     def _least_cosine(self, limits: Limits) -> float:
         return self.cosine if limits.cosine is None else limits.cosine
 
-    def _flips(self, limits: Limits) -> int:
+    def swaps(self, limits: Limits) -> int:
         """Return how many signs nearest to 0 a query flips in each band, one at a time."""
         if limits.swaps is not None:
             return limits.swaps
@@ -200,7 +207,7 @@ class Vectors(Sketch):
 
     def least(self, limits: Limits, groups: int, similarity: float | None = None) -> int:
         cosine = self._least_cosine(limits) if similarity is None else similarity
-        flips = self._flips(limits)
+        flips = self.swaps(limits)
         required = least_bands(cosine, limits.wanted_recall, groups, self.rows, flips)
         # One band is shared with too many documents that are far from the cosine.
         return max(required, limits.least or 1)
@@ -209,7 +216,43 @@ class Vectors(Sketch):
         self, limits: Limits, groups: int, least: int, similarity: float | None = None
     ) -> float | None:
         cosine = self._least_cosine(limits) if similarity is None else similarity
-        return expected_recall(cosine, groups, self.rows, least, self._flips(limits))
+        return expected_recall(cosine, groups, self.rows, least, self.swaps(limits))
+
+    def pair_filter(self, limits: Limits, recall: float | None) -> SignFilter | None:
+        lost = _LOST
+        if recall is not None and recall > limits.wanted_recall:
+            # What the tokens find beyond the recall may be lost.
+            lost = min(lost, recall - limits.wanted_recall)
+        return SignFilter.at(self._least_cosine(limits), self.bands, self.rows, lost)
+
+    def query_terms(self, limits: Limits) -> int:
+        return self.bands * (1 + self.swaps(limits))
+
+    def query_cost(self, limits: Limits, similarity: F64, documents: F64) -> float:
+        flips, least = self.swaps(limits), self.least(limits, self.bands)
+        postings = [meeting(value, self.rows, flips) for value in similarity.tolist()]
+        candidates = [
+            expected_recall(value, self.bands, self.rows, least, flips)
+            for value in similarity.tolist()
+        ]
+        return (
+            _TERM * self.query_terms(limits)
+            + _POSTING * self.bands * float(np.array(postings) @ documents)
+            + _CANDIDATE * float(np.array(candidates) @ documents)
+        )
+
+    def layouts(self, limits: Limits) -> list[Self]:
+        cosine = self._least_cosine(limits)
+        sketches = [
+            replace(self, cosine=cosine, bands=bands, rows=rows)
+            for rows in _ROWS
+            for bands in _BANDS
+        ]
+        return [
+            sketch
+            for sketch in sketches
+            if (sketch.recall(limits, sketch.bands, 1) or 0.0) >= limits.wanted_recall
+        ]
 
     def for_texts(self, limits: Limits) -> Self:
         """Return bands that reach the recall at the cosine without flips, of the most signs."""
@@ -231,7 +274,7 @@ class Vectors(Sketch):
         effects = []
         for cosine in _SHOWN:
             limits = Limits(cosine=cosine)
-            flips, least = self._flips(limits), self.least(limits, self.bands)
+            flips, least = self.swaps(limits), self.least(limits, self.bands)
             recall = self.recall(limits, self.bands, least) or 0.0
             met = expected_recall(_UNRELATED, self.bands, self.rows, least, flips)
             effects.append(

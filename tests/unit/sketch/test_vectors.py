@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from esdedup import Limits, Scheme, UsageError, Vectors
 from esdedup.exceptions import RecordError
 from esdedup.sketch.hyperplanes import (
+    SignFilter,
     bands_needed,
     expected_recall,
     hyperplanes,
@@ -22,7 +23,14 @@ from esdedup.sketch.hyperplanes import (
 )
 from esdedup.sketch.kinds.vectors import VectorEncoding
 from esdedup.sketch.sketch import sketch, token_fields
-from esdedup.sketch.vectors import F32, cosines, packed_vectors, written_vector
+from esdedup.sketch.vectors import (
+    F32,
+    cosines,
+    packed_vectors,
+    pairs_of_vectors,
+    written_vector,
+)
+from esdedup.text.arrays import U64
 from tests.helpers.vectors import directions, pairs_at
 
 NUMBERS = [0.5, -2.0, 0.0, 3.25]
@@ -245,3 +253,57 @@ def test_a_scaled_vector_is_at_cosine_1_and_a_missing_one_at_0() -> None:
     assert cosines(packed, left, right).tolist() == [1.0, 0.0, 0.0, 0.0]
     assert cosines(packed_vectors([""]), np.array([0]), np.array([0])).tolist() == [0.0]
     assert cosines(packed, np.array([], np.int64), np.array([], np.int64)).size == 0
+
+
+def sign_values(vectors: F32, bands: int, rows: int) -> U64:
+    """Return the signs of the bands of vectors, shape (bands, n)."""
+    return sign_bands(projections(vectors, bands * rows, 1), bands, rows).T
+
+
+@pytest.mark.parametrize("lost", [0.1, 0.01])
+def test_the_filter_by_signs_loses_as_many_pairs_at_the_cosine_as_it_says(lost: float) -> None:
+    left, right = pairs_at(0.9, 2_000, 32, seed=6)
+    values = sign_values(np.concatenate([left, right]), 40, 12)
+    sign_filter = SignFilter.at(0.9, 40, 12, lost)
+    rows = np.arange(len(left))
+    kept = sign_filter.keeps(values, rows, rows + len(left))
+    # At most the share: three standard deviations over it would be a wrong bound.
+    most = lost + 3 * math.sqrt(lost / len(left))
+    assert 1.0 - kept.mean() <= most
+    # It is a bound of use: with a share of 10% it leaves out more than 1%.
+    assert lost < 0.1 or kept.mean() < 0.99
+
+
+def test_the_filter_by_signs_leaves_out_what_is_far_and_nothing_that_is_equal() -> None:
+    vectors = directions(400, 32, seed=8)
+    values = sign_values(np.concatenate([vectors, vectors]), 64, 20)
+    sign_filter = SignFilter.at(0.95, 64, 20, 1e-6)
+    rows = np.arange(400)
+    assert sign_filter.keeps(values, rows, rows + 400).all()
+    assert not sign_filter.keeps(values, rows, np.roll(rows, 1)).any()
+    assert SignFilter.at(1.0, 8, 4, 1e-6).bounds == (0,)
+    assert sign_filter.keeps(values, rows[:0], rows[:0]).size == 0
+
+
+def test_the_recall_of_pairs_stays_over_the_wanted_one_with_the_filter() -> None:
+    for cosine in (0.7, 0.9, 0.95, 0.99):
+        kind = Vectors(16, cosine)
+        for wanted in (0.9, 0.99, 0.999):
+            limits = Limits(cosine=cosine, recall=wanted, swaps=0)
+            recall = kind.recall(limits, kind.bands, kind.least(limits, kind.bands)) or 0.0
+            if recall > wanted and (sign_filter := kind.pair_filter(limits, recall)):
+                assert recall - sign_filter.lost >= wanted
+                assert sign_filter.lost <= 1e-6
+
+
+def test_all_pairs_of_vectors_are_yielded_once() -> None:
+    vectors = directions(50, 6, seed=9)
+    vectors[3] = 0.0
+    blocks = [*pairs_of_vectors(vectors)]
+    left, right = (np.concatenate([block[side] for block in blocks]) for side in (0, 1))
+    assert {*zip(left.tolist(), right.tolist(), strict=True)} == {
+        (low, high) for high in range(50) for low in range(high)
+    }
+    cosine = np.concatenate([block[2] for block in blocks])
+    packed = packed_vectors([written_vector(vector) for vector in vectors])
+    np.testing.assert_allclose(cosine, cosines(packed, left, right), atol=1e-11)
