@@ -1019,16 +1019,21 @@ def indices(
 
 
 def sample_neighbours(
-    index: Index, sample: int, *, on_drawn: Callable[[int, int], None] | None = None
+    index: Index,
+    sample: int,
+    *,
+    sketch: str | None = None,
+    on_drawn: Callable[[int, int], None] | None = None,
 ) -> "analysis.Sample":
     """Draw documents of an index at random, and find their neighbours.
 
     sample: number of documents, 2 to `Sample.most`.
+    sketch: name of the sketch whose field is compared; None for the first.
     on_drawn: called with the number of documents queried for so far, and of all.
 
-    Raises UsageError if the index has no sketch with bands.
+    Raises UsageError if the field has neither a sketch with bands nor one of vectors.
     """
-    return analysis.draw_sample(index.store, index.meta, sample, on_drawn=on_drawn)
+    return analysis.draw_sample(index.store, index.meta.of(sketch), sample, on_drawn=on_drawn)
 
 
 @contextmanager

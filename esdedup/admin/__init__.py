@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from esdedup.admin.roles import Product, role, roles_of, roles_path
     from esdedup.admin.servers import ReviewPages, serve_proxy, serve_review
     from esdedup.admin.switching import SwitchPlan, execute_switch, plan_switch, switch
-    from esdedup.analysis.design import SchemeDesign, design_scheme
+    from esdedup.analysis.design import SchemeDesign, design_by_cost, design_scheme
     from esdedup.analysis.explain import Explanation
     from esdedup.analysis.sampling import Sample
     from esdedup.analysis.tuning import Choice
@@ -69,10 +69,10 @@ __all__ = [
     "ReviewPages", "Sample", "SchemeDesign", "SwitchPlan", "Tally", "TemplatePlan", "UndoReport",
     "Weighed", "Weighing", "advice_on_next", "attach", "backfill", "be_a_program", "check",
     "check_ready", "check_writable", "connected", "connection_to", "describe_installation",
-    "design_scheme", "diagnose", "execute_switch", "indices", "install_template", "missing_tokens",
-    "plan_attach", "plan_backfill", "plan_next", "plan_switch", "plan_template",
-    "role", "roles_of", "roles_path", "sample_neighbours", "seconds", "serve_proxy", "serve_review",
-    "switch", "weigh",
+    "design_by_cost", "design_scheme", "diagnose", "execute_switch", "indices",
+    "install_template", "missing_tokens", "plan_attach", "plan_backfill", "plan_next",
+    "plan_switch", "plan_template", "role", "roles_of", "roles_path", "sample_neighbours",
+    "seconds", "serve_proxy", "serve_review", "switch", "weigh",
 ]  # fmt: skip
 
 _MODULES = {
@@ -87,7 +87,7 @@ _MODULES = {
     "admin.roles": "Product role roles_of roles_path",
     "admin.servers": "ReviewPages serve_proxy serve_review",
     "admin.switching": "SwitchPlan execute_switch plan_switch switch",
-    "analysis.design": "SchemeDesign design_scheme",
+    "analysis.design": "SchemeDesign design_by_cost design_scheme",
     "analysis.explain": "Explanation",
     "analysis.sampling": "Sample",
     "analysis.tuning": "Choice",

@@ -1,4 +1,4 @@
-"""Design a scheme for a threshold: its bands and rows, what these find, and what they cost."""
+"""Design a scheme for a threshold or a cosine: its bands and rows, what they find, and cost."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ import numpy as np
 from esdedup.analysis.distribution import BINS, Bin, bars, similarity_histogram
 from esdedup.analysis.plain_json import to_json
 from esdedup.analysis.sampling import Sample, chance_of_meeting
-from esdedup.analysis.tuning import Choice, Neighbours, choices, neighbours_in, unrelated
+from esdedup.analysis.tuning import (
+    Choice,
+    Neighbours,
+    choices,
+    choices_by_cost,
+    neighbours_in,
+    unrelated,
+)
 from esdedup.sketch.banding import bands_needed
 from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS
 from esdedup.sketch.limits import Limits
+from esdedup.sketch.measures import JACCARD, Measure
 from esdedup.sketch.scheme import Scheme
 
 _BINS_OF_JSON = 50
@@ -40,11 +48,12 @@ class SchemeDesign:
     """A scheme for a threshold, and what its bands find and cost.
 
     scheme: has the chosen bands and rows.
-    threshold: minimum Jaccard similarity to find.
+    threshold: minimum Jaccard similarity to find, or cosine.
     recall: probability to find it.
     choices: the bands and rows that reach the recall, by ascending rows.
     neighbours: the expected neighbours of a document.
     sample: from which these are estimated, or None.
+    measure: of the threshold.
     """
 
     scheme: Scheme
@@ -53,6 +62,7 @@ class SchemeDesign:
     choices: list[Choice]
     neighbours: Neighbours
     sample: Sample | None = None
+    measure: Measure = JACCARD
 
     @staticmethod
     def of_server(
@@ -65,9 +75,13 @@ class SchemeDesign:
     def s_curve(self) -> Iterator[SimilarityBar]:
         """Yield the bars of the S-curve of the chosen bands, the most similar first."""
         chosen = next(choice.sketch for choice in self.choices if choice.chosen)
-        swaps = chosen.swaps(Limits(threshold=self.threshold))
+        limits, least = Limits(threshold=self.threshold), 1
+        if self.measure != JACCARD:
+            limits = self.measure.limited(Limits(recall=self.recall), self.threshold)
+            least = chosen.least(limits, chosen.tokens)
+        swaps = chosen.swaps(limits)
         centres = (np.arange(BINS) + 0.5) / BINS
-        bins = similarity_histogram(chance_of_meeting(centres, chosen, swaps))
+        bins = similarity_histogram(chance_of_meeting(centres, chosen, swaps, least))
         numbers = reversed(self.neighbours.histogram(BINS).tolist())
         for (bin, length), number in zip(bars(bins), numbers, strict=True):
             yield SimilarityBar(bin, length, number)
@@ -78,7 +92,7 @@ class SchemeDesign:
             return to_json(self.scheme)
         return to_json(
             {
-                "threshold": self.threshold,
+                self.measure.limit: self.threshold,
                 "recall": self.recall,
                 "documents": self.neighbours.documents,
                 "choices": self.choices,
@@ -121,6 +135,33 @@ def design_scheme(
     chosen = next(choice.sketch for choice in banding_choices if choice.chosen)
     designed = scheme.replaced(chosen)
     return SchemeDesign(designed, threshold, recall, banding_choices, neighbours, sample)
+
+
+def design_by_cost(
+    scheme: Scheme, limits: Limits, sample: Sample, documents: float | None = None
+) -> SchemeDesign:
+    """Return a scheme of vectors with the bands and rows whose queries cost least.
+
+    scheme: everything but the bands and rows of the sketch, and its cosine, stays.
+    limits: the name of the sketch, the cosine to find, and the recall.
+    sample: of an index, by this sketch.
+    documents: of the corpus; None for those of the index.
+
+    Raises UsageError if no bands reach the recall, and for a sample of fewer than two vectors.
+    """
+    measure = scheme.chosen(limits).measure
+    neighbours = expected_neighbours(documents, sample)
+    of_rows = choices_by_cost(limits, neighbours, scheme)
+    designed = scheme.replaced(next(choice.sketch for choice in of_rows if choice.chosen))
+    return SchemeDesign(
+        designed,
+        measure.limit_of(limits),
+        limits.wanted_recall,
+        of_rows,
+        neighbours,
+        sample,
+        measure,
+    )
 
 
 def expected_neighbours(documents: float | None, sample: Sample | None) -> Neighbours:

@@ -49,10 +49,10 @@ class Pool:
 
     @staticmethod
     def of(sample: Sample, groups: Groups | None = None) -> Pool:
-        """Return the pairs of a sample, and of groups by Jaccard similarity if there are any."""
+        """Return the pairs of a sample, and of groups by a similarity if there are any."""
         if groups is None:
             return Pool(sample, sample.pairs)
-        least = max(groups.grouping.limits.least_similarity, sample.floor)
+        least = max(groups.measure.limit_of(groups.grouping.limits), sample.floor)
         ids, rows, representative = groups.ids, groups.duplicate_rows, groups.representative
         is_other_text = (groups.digests[rows] != groups.digests[representative[rows]]).any(axis=1)
         rows = rows[is_other_text]

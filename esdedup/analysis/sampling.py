@@ -1,16 +1,18 @@
-"""Draw documents of an index at random, and find their neighbours by exact Jaccard similarity.
+"""Draw documents of an index at random, and find their neighbours by exact similarity or cosine.
 
 A sample that is the whole index is compared pair by pair. Otherwise the index is queried for each
 document: bands find a neighbour of similarity `floor` or more with a known chance, whose inverse is
 the number of neighbours that it represents (Horvitz and Thompson, "A generalization of sampling
 without replacement from a finite universe", JASA 1952, section 3). Less similar neighbours are
-counted in the pairs of the sample.
+counted in the pairs of the sample. Of vectors, the similarity is the cosine; one below 0 counts as
+0.
 """
 
+import functools
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
@@ -23,7 +25,10 @@ from esdedup.sketch import banding
 from esdedup.sketch.kinds.bands import Banded
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
+from esdedup.sketch.measures import COSINE
+from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import normalised_digests, shingle_sets
+from esdedup.sketch.vectors import pairs_of_vectors, vectors_of
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
@@ -43,13 +48,17 @@ _FREQUENT = 16
 """A matrix product counts the shingles that more than 1 in 16 texts have."""
 _CELLS_A_BLOCK = 1 << 19
 """Pairs of texts whose shared shingles are counted at once."""
+_STEPS = 200
+"""Chances are computed for so many similarities, and read between them: exact to three decimals."""
+_STEPS_OF_COSINE = 1_000
+"""Cosines below the floor are rounded down to such a step, so that few values are counted."""
 
 
 class SampledPair(NamedTuple):
     """Two documents of similar, different texts.
 
     left, right: their ids, in natural order.
-    similarity: exact Jaccard similarity.
+    similarity: exact Jaccard similarity, or cosine.
     turn: pairs of a bin are judged in this order, which is random in proportion to their weights.
     """
 
@@ -119,19 +128,18 @@ class Sample:
         return np.where(self.copies > 0, pairs / np.maximum(self.copies, 1.0), 0.0)
 
 
-def chance_of_meeting(similarity: F64, sketch: Sketch, swaps: int = 0) -> F64:
+def chance_of_meeting(similarity: F64, sketch: Sketch, swaps: int = 0, least: int = 1) -> F64:
     """Return the chance that a query meets a document of each similarity, shape (n,).
 
     Short tokens collide, so that it is a little more than that of equal rows.
 
     similarity: between the query and the document, shape (n,).
-    swaps: maximum swaps of a probe (`banding`).
+    swaps: maximum swaps of a probe (`banding`), or flips (`hyperplanes`).
+    least: number of bands to share. Not for sketches of texts.
     """
     if not isinstance(sketch, Banded):
-        recalls = [
-            sketch.recall(Limits(), sketch.tokens, 1, value) for value in similarity.tolist()
-        ]
-        return np.array([1.0 if recall is None else recall for recall in recalls])
+        chances = _chances_of_steps(sketch, swaps, least)
+        return np.interp(similarity, np.linspace(0.0, 1.0, chances.size), chances)
     rows = sketch.rows
     equal_rows = np.array([banding.meeting(value, rows, swaps) for value in similarity.tolist()])
     collision = banding.probes(rows, swaps) * 2.0**-sketch.token_bits
@@ -139,6 +147,15 @@ def chance_of_meeting(similarity: F64, sketch: Sketch, swaps: int = 0) -> F64:
     with np.errstate(divide="ignore"):  # Equal documents always meet: the logarithm of 0.
         in_any_band: F64 = -np.expm1(sketch.bands * np.log1p(-in_a_band))
     return in_any_band
+
+
+@functools.lru_cache(64)
+def _chances_of_steps(sketch: Sketch, swaps: int, least: int) -> F64:
+    """Return the chance that a query meets a document, at steps of similarity from 0 to 1."""
+    limits = Limits(swaps=swaps)
+    similarities = np.linspace(0.0, 1.0, _STEPS + 1).tolist()
+    recalls = [sketch.recall(limits, sketch.tokens, least, value) for value in similarities]
+    return np.array([1.0 if recall is None else recall for recall in recalls])
 
 
 def edges_from(floor: float) -> F64:
@@ -158,20 +175,22 @@ def draw_sample(
 
     on_drawn: called with the number of documents queried for so far, and of all. candidates:
     maximum number of documents to verify for a query. The same seed draws the same while no
-    document is written. Raises UsageError if the index has no sketch with bands.
+    document is written. Raises UsageError if the index has neither a sketch with bands nor one of
+    vectors.
     """
-    sketch = meta.scheme.sketch() if meta.scheme.by_server else meta.scheme.banded
+    sketch = sampled_sketch(meta.scheme)
     drawn = store.sample([*meta.text_fields], meta, count, seed)
     texts = _texts_of(drawn, meta)
     documents = max(store.statistics(meta).sketched, len(drawn))
     is_whole_index = len(drawn) == documents
     neighbours, truncated = _Neighbours(texts), 0
-    floor, chance = FLOOR, 1.0
+    search = _NeighbourSearch.by(sketch)
+    floor, chance = search.floor, search.chance
     if is_whole_index:
-        documents = len(texts)
+        documents, chance = len(texts), 1.0
+        if sketch.measure != COSINE:
+            floor = FLOOR
     else:
-        search = _NeighbourSearch.by(sketch)
-        floor, chance = search.floor, search.chance
         limits = search.limits(candidates)
         without_stop_list = replace(meta, stop=())
         for first in range(0, len(texts), QUERIES_AT_ONCE):
@@ -185,7 +204,7 @@ def draw_sample(
                 truncated += result.truncated
             if on_drawn is not None:
                 on_drawn(first + len(queries), len(texts))
-    compared = _compare(shingle_sets([text.text for text in texts], meta.scheme), floor)
+    compared = _compare(len(texts), _pairs_of(texts, meta, sketch, floor), floor)
     if is_whole_index:
         neighbours.add_compared(compared)
     return Sample(
@@ -202,6 +221,16 @@ def draw_sample(
         pairs=neighbours.pairs(),
         distant=compared.distant,
     )
+
+
+def sampled_sketch(scheme: Scheme) -> Sketch:
+    """Return the sketch that a sample is compared by.
+
+    It is the first one of vectors or of the index's own analyzer, or the first one with bands.
+    Raises UsageError if there is none.
+    """
+    first = scheme.sketch()
+    return first if scheme.by_server or first.measure == COSINE else scheme.banded
 
 
 @dataclass(frozen=True)
@@ -233,8 +262,9 @@ class _NeighbourSearch:
 
     def limits(self, candidates: int) -> Limits:
         """Return the limits of a query, which returns at most as many as the candidates."""
-        limits = Limits(self.sketch.name, self.floor, k=candidates, candidates=candidates)
-        return replace(limits, least=1, swaps=self.swaps)
+        limits = Limits(self.sketch.name, k=candidates, candidates=candidates)
+        limits = replace(limits, least=1, swaps=self.swaps)
+        return self.sketch.measure.limited(limits, self.floor)
 
     def chances(self, similarity: F64) -> F64:
         """Return the chance to find neighbours of some similarities, shape (n,)."""
@@ -354,12 +384,25 @@ class _Compared:
     similarity: F64
 
 
-def _compare(sets: Ragged, floor: float) -> _Compared:
-    """Compare all pairs of sets."""
+def _pairs_of(
+    texts: Sequence[_Text], meta: IndexMeta, sketch: Sketch, floor: float
+) -> Iterator[tuple[I64, I64, F64]]:
+    """Yield pairs of texts as `pairs_of_sets` does: of sets those that share an element."""
+    values = [text.text for text in texts]
+    if sketch.measure != COSINE:
+        yield from pairs_of_sets(shingle_sets(values, meta.scheme))
+        return
+    for left, right, cosine in pairs_of_vectors(vectors_of(values)):
+        rounded = np.floor(np.maximum(cosine, 0.0) * _STEPS_OF_COSINE) / _STEPS_OF_COSINE
+        yield left, right, np.where(cosine < floor, rounded, cosine)
+
+
+def _compare(texts: int, blocks: Iterable[tuple[I64, I64, F64]], floor: float) -> _Compared:
+    """Collect the pairs of texts. blocks: as of `pairs_of_sets`."""
     values, counts = np.zeros(1), np.zeros(1, np.int64)
     rows, neighbours = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     similarities = [np.empty(0)]
-    for left, right, similarity in pairs_of_sets(sets):
+    for left, right, similarity in blocks:
         is_distant = similarity < floor
         rows += [left[~is_distant], right[~is_distant]]
         neighbours += [right[~is_distant], left[~is_distant]]
@@ -371,7 +414,7 @@ def _compare(sets: Ragged, floor: float) -> _Compared:
         counts = np.bincount(value_of, np.concatenate([counts, block_counts])).astype(np.int64)
     row, neighbour = np.concatenate(rows), np.concatenate(neighbours)
     # The pairs that share no element have similarity 0, and come from no block.
-    counts[0] = len(sets) * (len(sets) - 1) // 2 - counts[1:].sum() - row.size // 2
+    counts[0] = texts * (texts - 1) // 2 - counts[1:].sum() - row.size // 2
     distant = DistantPairs(values, counts)
     return _Compared(distant, row, neighbour, np.concatenate(similarities))
 

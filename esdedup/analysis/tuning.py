@@ -1,4 +1,4 @@
-"""Predict what bands and rows find and cost, from the similarities of a corpus.
+"""Predict what bands and rows find and cost, from the similarities or cosines of a corpus.
 
 A neighbour of a document is any other one. A sample shows how many of each similarity a document
 has; everything else follows from the S-curve of `banding.py`.
@@ -14,7 +14,8 @@ from esdedup.analysis.sampling import Sample, chance_of_meeting
 from esdedup.exceptions import UsageError
 from esdedup.sketch import banding
 from esdedup.sketch.banding import SWAPS
-from esdedup.sketch.kinds.bands import CHANCE_SIMILARITY, Banded
+from esdedup.sketch.kinds.bands import CHANCE_SIMILARITY
+from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.tokens import MAX_TOKENS
@@ -30,7 +31,7 @@ _BYTES_OF_THE_FIELD = 30.5
 class Neighbours:
     """The expected neighbours of a document.
 
-    similarity: exact Jaccard similarities, ascending, shape (n,).
+    similarity: exact Jaccard similarities or cosines, ascending, shape (n,).
     expected: number of neighbours, shape (n,); together one less than `documents`.
     sampled: number of neighbours in the sample, shape (n,).
     documents: number of documents of the corpus.
@@ -104,10 +105,13 @@ def unrelated(documents: float) -> Neighbours:
 
 
 def expectation(
-    neighbours: Neighbours, threshold: float, banded: Banded, swaps: int = 0
+    neighbours: Neighbours, threshold: float, sketch: Sketch, swaps: int = 0, least: int = 1
 ) -> Expectation:
-    """Predict the candidates of a query by the bands of a scheme."""
-    met = neighbours.expected * chance_of_meeting(neighbours.similarity, banded, swaps)
+    """Predict the candidates of a query by the bands of a scheme.
+
+    swaps, least: as of `chance_of_meeting`.
+    """
+    met = neighbours.expected * chance_of_meeting(neighbours.similarity, sketch, swaps, least)
     over_threshold = neighbours.similarity >= threshold
     similar = float(neighbours.expected[over_threshold].sum())
     similar_candidates, candidates = float(met[over_threshold].sum()), float(met.sum())
@@ -125,14 +129,14 @@ class Choice:
 
     sketch: has these bands and rows.
     tokens: of a document, those of segments and single values included.
-    terms: of a query by bands at the threshold, with the default recall.
+    terms: of a query by bands at the threshold, with the default recall, or that of vectors.
     bytes: of a document, estimated.
     recall_at_threshold: chance that such a query meets a document exactly at the threshold.
     expected: by such a query.
-    chosen: True for the choice of `banding.choose_banding`.
+    chosen: True for the choice of `banding.choose_banding`, or of vectors for the cheapest one.
     """
 
-    sketch: Banded
+    sketch: Sketch
     tokens: int
     terms: int
     bytes: float
@@ -171,3 +175,54 @@ def choices(
             )
         )
     return reaching
+
+
+_STEPS_OF_COSTS = 100
+"""Costs are computed by the numbers of neighbours at so many similarities."""
+
+
+def choices_by_cost(limits: Limits, neighbours: Neighbours, scheme: Scheme) -> list[Choice]:
+    """Return the numbers of rows, each with the bands whose queries cost least, fewest rows first.
+
+    limits: whose sketch is the first one, with the least similarity and the recall. Raises
+    UsageError if no layout of bands and rows reaches the recall.
+    """
+    current = scheme.sketch(limits.sketch)
+    similarity = (np.arange(_STEPS_OF_COSTS) + 0.5) / _STEPS_OF_COSTS
+    documents = neighbours.histogram(_STEPS_OF_COSTS)
+    cost_of = {
+        sketch: sketch.query_cost(limits, similarity, documents)
+        for sketch in current.layouts(limits)
+    }
+    if not cost_of:
+        measure, recall = current.measure, limits.wanted_recall
+        raise UsageError(
+            f"no bands and rows reach a recall of {recall:g} at a {measure} of"
+            f" {measure.limit_of(limits):g}: use a lower recall, or a higher {measure}"
+        )
+    cheapest = min(cost_of, key=cost_of.__getitem__)
+    of_rows: dict[int, Sketch] = {}
+    for sketch in sorted(cost_of, key=cost_of.__getitem__):
+        of_rows.setdefault(sketch.rows_of_band, sketch)
+    return [
+        _choice_of(of_rows[rows], limits, neighbours, scheme, is_chosen=of_rows[rows] is cheapest)
+        for rows in sorted(of_rows)
+    ]
+
+
+def _choice_of(
+    sketch: Sketch, limits: Limits, neighbours: Neighbours, scheme: Scheme, *, is_chosen: bool
+) -> Choice:
+    """Return a choice for the scheme, in place of its sketch of the same name."""
+    swaps, least = sketch.swaps(limits), sketch.least(limits, sketch.tokens)
+    sketches = scheme.replaced(sketch).sketches
+    threshold = sketch.measure.limit_of(limits)
+    return Choice(
+        sketch,
+        tokens=sum(part.tokens for part in sketches),
+        terms=sketch.query_terms(limits),
+        bytes=_BYTES_OF_THE_FIELD + sum(part.tokens * part.token_bytes for part in sketches),
+        recall_at_threshold=sketch.recall(limits, sketch.tokens, least) or 0.0,
+        expected=expectation(neighbours, threshold, sketch, swaps, least),
+        chosen=is_chosen,
+    )

@@ -223,7 +223,8 @@ class DocumentPages:
         left = self.review.document(parameters.id("left")).id
         right = self.review.document(parameters.id("right")).id
         verdict = parameters.get("verdict", "")
-        similarity = self.review.index.explain(left, right).similarity
+        sketch = self.review.group_search.grouping.limits.sketch
+        similarity = self.review.index.explain(left, right, sketch=sketch).similarity
         # The page Judge only shows pairs whose turn it is.
         drawn = parameters.get("from") == "judge"
         decision = self.review.decisions.judge(

@@ -115,7 +115,9 @@ class GroupSearch:
 
     def use(self, threshold: float) -> None:
         """Find groups by another threshold from now on. Raises UsageError while they are found."""
-        self._use(replace(self.grouping, limits=self.grouping.limits.at(threshold)))
+        limits = self.grouping.limits
+        measure = self.index.scheme.chosen(limits).measure
+        self._use(replace(self.grouping, limits=measure.limited(limits, threshold)))
 
     def use_rule(self, rule: KeepRule) -> None:
         """Find groups by another keep rule from now on. Raises UsageError while they are found."""

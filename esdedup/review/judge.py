@@ -59,12 +59,13 @@ class Judge:
     @property
     def threshold(self) -> float:
         """The threshold near which most pairs are drawn: that of groups, if they have one."""
-        return self.review.group_search.grouping.limits.threshold or ACTING
+        return self.review.threshold or ACTING
 
     @property
     def of_groups(self) -> bool:
         """Return whether groups are found by this threshold."""
-        return not self.review.group_search.grouping.exact and self.review.measure.by_threshold
+        review = self.review
+        return not review.group_search.grouping.exact and review.measure.is_similarity
 
     def draw(self, parameters: Parameters) -> Response:
         """Start to draw pairs from the documents as they are now."""
@@ -87,7 +88,8 @@ class Judge:
     def _draw(self, job: Job) -> None:
         with self.review.group_search.open() as index:
             step = functools.partial(job.on_step, "Documents compared")
-            sample = draw_sample(index.store, index.meta, on_drawn=step)
+            meta = index.meta_of(self.review.group_search.grouping.limits)
+            sample = draw_sample(index.store, meta, on_drawn=step)
         self._pool = Pool.of(sample, self.review.group_search.groups() if self.of_groups else None)
 
     def show(self, parameters: Parameters) -> Response:
@@ -178,7 +180,7 @@ class Judge:
         estimated = [estimate for estimate in at_all if estimate.threshold in on_grid]
         groups, note = review.group_search.groups() if self.of_groups else None, None
         if not self.of_groups:
-            note = "Groups are found by equal texts or Hamming distance, not by Jaccard similarity"
+            note = "Groups are found by equal texts or Hamming distance, not by a similarity"
         elif self.threshold < floor:
             note = f"Pairs less similar than {floor:g} are too many to be estimated"
         return review.page(
@@ -265,7 +267,7 @@ class Judge:
     def use(self, parameters: Parameters) -> Response:
         """Find groups by another threshold, in this session."""
         if not self.of_groups:
-            raise UsageError("groups are not found by Jaccard similarity")
+            raise UsageError("groups are not found by a similarity")
         threshold = parameters.number("threshold")
         if threshold is None or not 0.0 < threshold <= 1.0:
             raise UsageError("name a threshold above 0, up to 1")

@@ -50,7 +50,7 @@ class Overview:
             "judged": len(review.index.judgements.read().pairs),
             "runs": len([*logs_of(review)]),
             "measure": review.measure,
-            "threshold": search.grouping.limits.threshold,
+            "threshold": review.threshold,
         }
         if groups is not None:
             keys = review.group_list.numbers(groups).keys

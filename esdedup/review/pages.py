@@ -113,6 +113,15 @@ class Review:
         """Return the measure by which documents are compared, if texts differ."""
         return self.index.scheme.chosen(self.group_search.grouping.limits).measure
 
+    @property
+    def threshold(self) -> float | None:
+        """Return the least similarity of groups; None if they are found by a distance."""
+        limits = self.group_search.grouping.limits
+        sketch = self.index.scheme.chosen(limits)
+        if not sketch.measure.is_similarity:
+            return None
+        return sketch.measure.limit_of(sketch.settled(limits))
+
     def get(self, path: str, handler: Handler) -> Route:
         """Return the route of a page, which changes nothing."""
         return Route(path, _endpoint(handler), methods=["GET"])

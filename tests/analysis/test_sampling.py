@@ -13,13 +13,19 @@ from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, find_groups
 from esdedup.models import Document, Query
 from esdedup.search.similar import similar
+from esdedup.sketch.kinds.vectors import Vectors
 from esdedup.sketch.limits import Limits
+from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
+from esdedup.sketch.vectors import F32
 from esdedup.stores import Store
 from esdedup.stores.changes import delete, update
 from esdedup.stores.judgements import Judgements
+from esdedup.stores.mapping import IndexMeta
 from tests.helpers.arrivals import family
-from tests.helpers.places import META, local, write_texts
+from tests.helpers.indices import open_index
+from tests.helpers.places import META, Place, local, write_texts
+from tests.helpers.vectors import clustered
 
 BANDS = META.scheme.banded
 
@@ -155,3 +161,37 @@ def test_documents_without_a_text_and_too_many_candidates_are_counted(store: Sto
     assert (pool.pairs, pool.sample.documents, pool.sample.sampled) == ((), 0, 0)
     (nothing,) = estimates(pool, drawn_at_random(pool, Judgements()), [0.8])
     assert (nothing.precision, nothing.recall, nothing.removed.value) == (None, None, 0.0)
+
+
+@pytest.mark.on_every_server
+def test_neighbours_of_vectors_are_found_by_their_cosine(place: Place) -> None:
+    vectors = clustered(400, 32, seed=2)
+    documents = [
+        {"id": f"d{row:03}", "embedding": vector.tolist()} for row, vector in enumerate(vectors)
+    ]
+    scheme = Scheme([Vectors(32, 0.95)])
+    with open_index(place, documents, scheme=scheme, text_field="embedding") as index:
+        check_neighbours(vectors, index.store, index.meta)
+
+
+def check_neighbours(vectors: F32, store: Store, meta: IndexMeta) -> None:
+    """Compare samples of 400 vectors with all of their cosines."""
+    wide = vectors.astype(np.float64)
+    wide /= np.linalg.norm(wide, axis=1, keepdims=True)
+    cosine = (wide @ wide.T)[np.triu_indices(400, 1)]
+    whole = draw_sample(store, meta)
+    assert (whole.sampled, whole.whole) == (400, True)
+    assert whole.floor > 0.7
+    near = cosine[cosine >= whole.floor]
+    assert whole.similarity.size == 2 * near.size
+    assert np.sort(whole.similarity)[::2] == pytest.approx(np.sort(near))
+    neighbours = neighbours_in(whole)
+    for least in (0.2, 0.5, 0.9, 0.95):
+        expected = 2 * (cosine >= least).sum() / 400
+        at_least = neighbours.expected[neighbours.similarity >= least].sum()
+        assert at_least == pytest.approx(expected, rel=0.02, abs=0.02)
+    part = draw_sample(store, meta, 200)
+    assert (part.documents, part.sampled, part.whole) == (400, 200, False)
+    estimated = neighbours_in(part)
+    over = estimated.expected[estimated.similarity >= 0.9].sum()
+    assert over == pytest.approx(2 * (cosine >= 0.9).sum() / 400, rel=0.25)

@@ -9,9 +9,10 @@ import pytest
 import esdedup
 from esdedup.stores import Store
 from tests.helpers.arrivals import family
-from tests.helpers.commands import run_command
+from tests.helpers.commands import run_command, write_lines
 from tests.helpers.indices import open_index
-from tests.helpers.places import Place, write_texts
+from tests.helpers.places import Place, local, write_texts
+from tests.helpers.vectors import clustered
 
 
 def corpus(documents: int) -> list[str]:
@@ -86,3 +87,58 @@ def test_a_scheme_by_the_advice_of_a_warning_ends_it(limits: str) -> None:
     assert (made.status, made.err) == (0, "")
     run_command("index", "a.jsonl", "--db", "b.db", "--scheme", "scheme.json")
     assert "are found" not in run_command(*query, "--db", "b.db").err
+
+
+@local
+def test_a_sample_of_vectors_chooses_the_bands_that_cost_least(place: Place, folder: Path) -> None:
+    vectors = clustered(600, 48, seed=5)
+    records = [
+        {"id": f"d{row}", "text": f"text {row}", "embedding": vector.tolist()}
+        for row, vector in enumerate(vectors)
+    ]
+    write_lines(folder / "d.jsonl", records)
+    sketches = ("--text-field", "text", "--vectors", "embedding:48")
+    made = run_command("index", "d.jsonl", *sketches, *place.options)
+    assert made.status == 0, made.err
+    measure = ("scheme", "--sample", "300", "--sketch", "embedding", "--cosine", "0.9")
+    done = run_command(*measure, "-o", "new.json", *place.options)
+    assert (done.status, done.err) == (0, "")
+    (answer,) = done.json
+    assert (answer["cosine"], answer["recall"], answer["documents"]) == (0.9, 0.999, 600)
+    assert sum(each["count"] for each in answer["histogram"]) == pytest.approx(599)
+    (chosen,) = [choice for choice in answer["choices"] if choice["chosen"]]
+    assert chosen["recall_at_threshold"] >= 0.999
+    assert chosen["expected"]["recall"] >= 0.999
+    rows = [choice["sketch"]["rows"] for choice in answer["choices"]]
+    assert rows == sorted({*rows})
+    scheme = esdedup.Scheme.from_json(json.loads((folder / "new.json").read_text("utf-8")))
+    text, *_, embedding = scheme.sketches
+    assert isinstance(embedding, esdedup.Vectors)
+    assert (embedding.cosine, embedding.fields) == (0.9, ("embedding",))
+    assert isinstance(text, esdedup.MinHash)
+    table = run_command(*measure, "--table", *place.options)
+    assert f"S-curve of {embedding.bands} bands of {embedding.rows} rows; < is the cosine 0.9" in (
+        table.out
+    )
+    assert "neighbours at or over 0.9" in table.err
+    # The new index finds what the sample promised.
+    again = run_command("index", "d.jsonl", "--scheme", "new.json", "--db", "new.db")
+    assert again.status == 0, again.err
+    pairs = run_command("pairs", "--db", "new.db", "--sketch", "embedding").json
+    expected = chosen["expected"]["similar"] * 600 / 2
+    assert len(pairs) == pytest.approx(expected, rel=0.15)
+
+
+def test_limits_that_a_sample_does_not_have_are_refused(folder: Path) -> None:
+    lines = [{"id": str(row), "embedding": [1.0, row, 2.0]} for row in range(4)]
+    write_lines(folder / "d.jsonl", lines)
+    assert run_command("index", "d.jsonl", "--vectors", "embedding:3").status == 0
+    for arguments, message in (
+        (("--sample", "4", "--threshold", "0.9"), "--threshold is for texts: use --cosine"),
+        (("--cosine", "0.9"), "--cosine requires --vectors, or a --sample of vectors"),
+        (("--sketch", "vectors"), "--sketch requires --sample"),
+        (("--sample", "4", "--cosine", "0.3", "--recall", "0.9999999"), "no bands and rows reach"),
+    ):
+        refused = run_command("scheme", *arguments)
+        assert refused.status == 2, refused
+        assert message in refused.err

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import esdedup
+from esdedup import MinHash, Scheme, Vectors
 from esdedup.analysis.judging import Interval
 from esdedup.review.judge import in_percent
+from tests.helpers.vectors import clustered
 from tests.review.visitor import Visitor, links, visiting
 
 
@@ -114,7 +116,7 @@ def test_groups_may_have_another_threshold_or_none(file: Path) -> None:
     low = visiting(file, threshold=0.2).settled("/threshold")
     assert "Pairs less similar than 0.3 are too many" in low
     by_distance = visiting(file, sketch="simhash").settled("/threshold")
-    assert "not by Jaccard similarity" in by_distance
+    assert "not by a similarity" in by_distance
 
 
 def test_another_threshold_shows_the_pairs_that_change_sides(visitor: Visitor) -> None:
@@ -157,3 +159,33 @@ def test_an_index_without_bands_can_not_be_judged(tmp_path: Path) -> None:
     visitor = visiting(tmp_path / "index.db", [{"id": "a", "text": "one two three four"}])
     for path in ("/judge", "/threshold"):
         assert "no sketch with bands" in visitor.settled(path)
+
+
+def test_vectors_are_judged_by_their_cosine(tmp_path: Path) -> None:
+    vectors = clustered(120, 32, seed=11)
+    documents = [
+        {"id": f"v{row}", "text": f"text number {row}", "embedding": vector.tolist()}
+        for row, vector in enumerate(vectors)
+    ]
+    sketches = [MinHash(), Vectors(32, name="embedding", fields=["embedding"])]
+    file = tmp_path / "index.db"
+    with esdedup.open(file, scheme=Scheme(sketches)) as index:
+        index.add(documents)
+    visitor = visiting(file, sketch="embedding", threshold=0.8, cosine=0.95)
+    first = visitor.settled("/judge")
+    assert "near the threshold 0.95" in first
+    left, right = pair(first)
+    assert "text number" in first
+    wide = {row["id"]: np.array(row["embedding"]) for row in documents}
+    cosine = wide[left] @ wide[right] / np.linalg.norm(wide[left]) / np.linalg.norm(wide[right])
+    answer = key(visitor, first, "duplicate")
+    assert f"similarity {cosine:.3f}" in answer
+    page = visitor.settled("/threshold")
+    assert "not by a similarity" not in page
+    assert "At 0.95, the threshold of the groups," in page
+    assert re.search(
+        r"At 0.98, \d+ documents are removed", visitor.settled("/threshold?other=0.98")
+    )
+    visitor.post("/threshold/use?threshold=0.98")
+    assert visitor.review.threshold == 0.98
+    assert visitor.review.group_search.grouping.limits.cosine == 0.98

@@ -5,7 +5,17 @@ from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 
-from esdedup import Scheme, Server, Shingling, Signature, SimHash, UsageError, Weights, admin
+from esdedup import (
+    Limits,
+    Scheme,
+    Server,
+    Shingling,
+    Signature,
+    SimHash,
+    UsageError,
+    Weights,
+    admin,
+)
 from esdedup.cli import options
 from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS
@@ -27,16 +37,25 @@ from esdedup.cli.output import (
 from esdedup.files import Format, Reading, check_new, check_targets, total_bytes, written
 
 _PERCENT_A_BLOCK = 6.25
+_RECALL = 0.94
+"""With one swap, the bands of the default scheme find this share at the default threshold."""
 
 
 def scheme_command(
     target: Target,
     output: Path | None = setting(None, "File to write the scheme to.", "-o"),
     threshold: float = setting(0.5, "Jaccard similarity to find ...", "-t"),
-    # With one swap, the bands of the default scheme find this share.
-    recall: float = setting(0.94, "... with this probability."),
+    recall: float | None = setting(
+        None, "... with this probability.", show_default="0.94, of vectors 0.999"
+    ),
     sample: int | None = setting(
         None, "Measure the cost on this many documents of the index.", bounds=(2, admin.Sample.most)
+    ),
+    sketch: str | None = setting(
+        None,
+        "With --sample: the sketch to measure, such as that of vectors.",
+        show_default="the index's first",
+        metavar="NAME",
     ),
     documents: float | None = setting(
         None,
@@ -80,7 +99,7 @@ def scheme_command(
     With --output, or in a pipe, the scheme is written for esdedup index --scheme. Everything else,
     such as stop words, the normal form, segments, and other bands and rows, can be changed in that
     file: the first sketch is the default one. With --sample, the figures are of the documents of an
-    index.
+    index: of its texts, or of vectors, at a --cosine.
     """
     changes_words = bool(shingle or fold or punctuation or seed is not None)
     if sample is not None and (scheme or server or changes_words):
@@ -93,18 +112,23 @@ def scheme_command(
         check_targets({"--output": [str(output)]}, map(str, filter(None, (scheme, weights))))
     base = scheme_in(scheme) or Scheme()
     drawn: admin.Sample | None = None
+    by_cosine: Limits | None = None
     if sample is not None:
         with target.open() as index, Progress() as progress:
             base = index.scheme
+            measured = base.sketch(sketch)
+            if measured.measure.limit == "cosine":
+                refuse(("threshold", "signature", "weights"), "is for texts: use --cosine")
+                by_cosine = measured.settled(Limits(measured.name, cosine=cosine, recall=recall))
+            elif vectors is None:
+                refuse(("cosine",), "requires --vectors, or a --sample of vectors")
             on_drawn = partial(progress.step, "Sampling")
-            drawn = admin.sample_neighbours(index, sample, on_drawn=on_drawn)
-        if drawn.without_text:
-            message(f"{drawn.without_text:,} sampled documents have no text and are skipped")
-        if drawn.truncated:
-            message(
-                f"{drawn.truncated:,} sampled documents have more candidates than were verified:"
-                " there are more neighbours of low similarity than shown"
-            )
+            drawn = admin.sample_neighbours(index, sample, sketch=sketch, on_drawn=on_drawn)
+        _warn_of(drawn)
+    else:
+        refuse(("sketch",), "requires --sample")
+        if vectors is None:
+            refuse(("cosine",), "requires --vectors, or a --sample of vectors")
     if shingle is not None:
         unit, colon, size = shingle.partition(":")
         if not colon or not size.isdecimal() or unit not in ("word", "char", "jieba"):
@@ -129,6 +153,7 @@ def scheme_command(
     ):
         raise UsageError("--weights is for SimHash, which the scheme lacks")
     of_values = value_sketches(bits, distance, vectors, cosine)
+    recall = _RECALL if recall is None else recall
     if server:
         of_server = replace(base, sketches=[Server.for_threshold(threshold, recall)])
         of_server = with_sketches(of_server, passages, of_values)
@@ -137,7 +162,10 @@ def scheme_command(
         table = None if weights is None else Weights.read(weights)
         base = _with_words(base, shingle, signature, table)
         base = with_sketches(base, passages, of_values)
-        design = admin.design_scheme(base, threshold, recall, documents, drawn)
+        if by_cosine is not None and drawn is not None:
+            design = admin.design_by_cost(base, by_cosine, drawn, documents)
+        else:
+            design = admin.design_scheme(base, threshold, recall, documents, drawn)
     if output is not None:
         page = json_line(design.scheme.to_json())
         # The same scheme may be written again; another one may have been changed by hand.
@@ -149,6 +177,17 @@ def scheme_command(
         print_facts(design.scheme.describe(design.neighbours.documents))
     else:
         _show_sample(drawn, design)
+
+
+def _warn_of(drawn: admin.Sample) -> None:
+    """Report documents without a text, and neighbours that were not compared."""
+    if drawn.without_text:
+        message(f"{drawn.without_text:,} sampled documents have no text and are skipped")
+    if drawn.truncated:
+        message(
+            f"{drawn.truncated:,} sampled documents have more candidates than were verified:"
+            " there are more neighbours of low similarity than shown"
+        )
 
 
 def _with_words(
@@ -177,16 +216,18 @@ def _show_sample(sample: admin.Sample, design: admin.SchemeDesign) -> None:
     """Print the S-curve and the neighbours by similarity, and all choices of bands and rows."""
     threshold, neighbours = design.threshold, design.neighbours
     chosen = next(choice.sketch for choice in design.choices if choice.chosen)
-    banding = f"{chosen.bands} bands of {chosen.rows} rows"
+    banding = f"{chosen.tokens} bands of {chosen.rows_of_band} rows"
     block, rows = "#" if only_plain() else "█", []
     for bar in design.s_curve():
         mark = "<" if bar.bin.low <= threshold < bar.bin.high else ""
         blocks = block * round(bar.length / _PERCENT_A_BLOCK)
         row = [f"{bar.bin.name} {mark}", f"{bar.bin.count:.1%}", blocks, _number(bar.neighbours)]
         rows.append(row)
-    columns: list[tuple[str, Kind]] = [("similarity", "key"), ("met", "number"), ("", "key")]
+    of_values = design.measure.pair_title
+    columns: list[tuple[str, Kind]] = [(of_values, "key"), ("met", "number"), ("", "key")]
     columns.append(("neighbours", "number"))
-    print_table(columns, rows, f"S-curve of {banding}; < is the threshold {threshold:g}")
+    limit = design.measure.limit
+    print_table(columns, rows, f"S-curve of {banding}; < is the {limit} {threshold:g}")
     names = ["banding", "terms", "bytes", f"at {threshold:g}", "candidates", "recall"]
     print_table(
         [(name, "number") for name in [*names, "missed", "wasted"]],
@@ -210,7 +251,7 @@ def _number(value: float) -> str:
 def _cells(choice: admin.Choice) -> list[str]:
     expected = choice.expected
     return [
-        f"{'* ' * choice.chosen}{choice.sketch.bands} x {choice.sketch.rows}",
+        f"{'* ' * choice.chosen}{choice.sketch.tokens} x {choice.sketch.rows_of_band}",
         f"{choice.terms:,}",
         f"{choice.bytes:.0f}",
         f"{100 * choice.recall_at_threshold:.1f}%",

@@ -101,8 +101,8 @@ def test_every_choice_reaches_the_recall_within_the_permutations(
     scheme = Scheme([MinHash(permutations, 1, 1), SimHash()])
     found = choices(threshold, recall, unrelated(1e6), scheme)
     for choice in found:
-        assert choice.sketch.bands * choice.sketch.rows <= permutations
+        assert choice.sketch.tokens * choice.sketch.rows_of_band <= permutations
         assert choice.recall_at_threshold >= recall - 1e-9
-        assert choice.tokens == choice.sketch.bands + 4
+        assert choice.tokens == choice.sketch.tokens + 4
     (chosen,) = [choice.sketch for choice in found if choice.chosen]
-    assert (chosen.bands, chosen.rows) == choose_banding(threshold, recall, permutations)
+    assert (chosen.tokens, chosen.rows_of_band) == choose_banding(threshold, recall, permutations)
