@@ -22,6 +22,7 @@ from esdedup.compare.plan import Plan
 from esdedup.search.buckets import Capped, shared_bands
 from esdedup.search.scopes import WORDS_OF_FIELDS, instants_of_words, joining_of_words
 from esdedup.sketch.comparisons import AnyComparison, TextComparison
+from esdedup.sketch.hyperplanes import SignFilter
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import digest_words, operands_of
@@ -281,9 +282,15 @@ def verified(
     return mapped(_met(pairs, documents, column), compare, _COMPARED).drop(*dropped)
 
 
-def sharing(pairs: DataFrame, documents: SparkDocuments, buckets: Buckets, least: int) -> DataFrame:
-    """Return the pairs that share at least `least` bands."""
-    compare = partial(_compared, partial(_shared, buckets), least, "bands")
+def sharing(
+    pairs: DataFrame,
+    documents: SparkDocuments,
+    buckets: Buckets,
+    least: int,
+    pair_filter: SignFilter | None,
+) -> DataFrame:
+    """Return the pairs that share at least `least` bands, and that the filter keeps."""
+    compare = partial(_compared, partial(_shared, buckets, pair_filter), least, "bands")
     compared = mapped(_met(pairs, documents, "bands"), compare, _COMPARED)
     return compared.drop("similarity", "of_left")
 
@@ -357,5 +364,16 @@ def _nearness(buckets: Buckets, compared: list[Any], left: I64, right: I64) -> F
     return comparison.nearness(buckets.values(compared).astype(np.uint64), left, right)
 
 
-def _shared(buckets: Buckets, written: list[bytes], left: I64, right: I64) -> NDArray[np.int16]:
-    return shared_bands(buckets.values(written).T, left, right)[None]
+def _shared(
+    buckets: Buckets,
+    pair_filter: SignFilter | None,
+    written: list[bytes],
+    left: I64,
+    right: I64,
+) -> NDArray[np.int16]:
+    """Return how many bands pairs share, shape (1, pairs); 0 if the filter leaves them out."""
+    bands = buckets.values(written).T
+    shared = shared_bands(bands, left, right)
+    if pair_filter is not None:
+        shared[~pair_filter.keeps(bands, left, right)] = 0
+    return shared[None]

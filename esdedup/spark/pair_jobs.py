@@ -221,21 +221,25 @@ def compare(
     assert sketch is not None
     unswapped = replace(plan.limits, swaps=0)
     least = sketch.least(unswapped, sketch.tokens)
+    recall = sketch.recall(unswapped, sketch.tokens, least)
+    pair_filter = sketch.pair_filter(unswapped, recall)
     buckets = Buckets.of(plan)
     placed = placed_in(documents.compared(), buckets, plan.limits.max_per_bucket, tables)
 
     def edges(name: str, *conditions: Any) -> DataFrame:
         pairs = tables.once_table(f"candidates-{name}", candidate_pairs(placed, *conditions))
-        if least > 1:
-            pairs = tables.once_table(f"sharing-{name}", sharing(pairs, documents, buckets, least))
+        if least > 1 or pair_filter is not None:
+            near = sharing(pairs, documents, buckets, least, pair_filter)
+            pairs = tables.once_table(f"sharing-{name}", near)
         similar = verified(pairs, documents, buckets, plan.least, either=either)
         return tables.once_table(f"edges-{name}", similar)
 
-    recall = sketch.recall(unswapped, sketch.tokens, least)
     if placed.capped.buckets or stopped_tokens(plan.meta.stop, sketch.key):
         recall = None
     elif recall is None:
         recall = 1.0
+    elif pair_filter is not None:
+        recall -= pair_filter.lost
     counts: Any = {**documents.counts, "capped": placed.capped, "recall": recall}
     counts["unordered"] = documents.unordered
     return edges, placed, SparkReport(**counts, basis=plan.basis)
