@@ -189,6 +189,7 @@ class Judge:
                 **self._border(pool, judgements, at_proposed),
                 "estimated": estimated,
                 "documents_on_axis": on_axis(max(estimate.removed.high for estimate in estimated)),
+                "similarities_on_axis": similarities_on_axis(floor),
                 "at_current": at_current,
                 "counted": at_current.above + at_current.below,
                 "judged": len(judgements.pairs),
@@ -289,6 +290,13 @@ def on_axis(most: float) -> list[int]:
     while step * 6 < most:
         step = int(step * next(factors))
     return [*range(0, max(step, math.ceil(most / step) * step) + 1, step)]
+
+
+def similarities_on_axis(floor: float) -> list[float]:
+    """Return the similarities that an axis from the floor to 1 names: tenths, or finer steps."""
+    steps = 10 if floor < 0.7 else 20 if floor < 0.9 else 100
+    first = math.ceil(round(floor * steps, 6))
+    return [number / steps for number in range(first, steps + 1)]
 
 
 def known_in_words(estimate: AtThreshold) -> list[str]:

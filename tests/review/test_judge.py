@@ -10,7 +10,7 @@ import pytest
 import esdedup
 from esdedup import MinHash, Scheme, Vectors
 from esdedup.analysis.judging import Interval
-from esdedup.review.judge import in_percent
+from esdedup.review.judge import in_percent, similarities_on_axis
 from tests.helpers.vectors import clustered
 from tests.review.visitor import Visitor, links, visiting
 
@@ -110,6 +110,19 @@ def test_a_share_that_says_nothing_is_unknown(
     interval: Interval | None, wanted: tuple[str, str]
 ) -> None:
     assert in_percent(interval) == wanted
+
+
+@pytest.mark.parametrize(
+    ("floor", "named"),
+    [
+        (0.3, [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]),
+        (0.82, [0.85, 0.9, 0.95, 1.0]),
+        (0.96, [0.96, 0.97, 0.98, 0.99, 1.0]),
+        (1.0, [1.0]),
+    ],
+)
+def test_an_axis_names_round_similarities(floor: float, named: list[float]) -> None:
+    assert similarities_on_axis(floor) == named
 
 
 def test_groups_may_have_another_threshold_or_none(file: Path) -> None:
