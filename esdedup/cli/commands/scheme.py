@@ -124,7 +124,7 @@ def scheme_command(
                 refuse(("cosine",), "requires --vectors, or a --sample of vectors")
             on_drawn = partial(progress.step, "Sampling")
             drawn = admin.sample_neighbours(index, sample, sketch=sketch, on_drawn=on_drawn)
-        _warn_of(drawn)
+        _warn_of(drawn, "text" if by_cosine is None else "vector")
     else:
         refuse(("sketch",), "requires --sample")
         if vectors is None:
@@ -179,10 +179,10 @@ def scheme_command(
         _show_sample(drawn, design)
 
 
-def _warn_of(drawn: admin.Sample) -> None:
-    """Report documents without a text, and neighbours that were not compared."""
+def _warn_of(drawn: admin.Sample, compared: str) -> None:
+    """Report documents without what is compared, and neighbours that were not compared."""
     if drawn.without_text:
-        message(f"{drawn.without_text:,} sampled documents have no text and are skipped")
+        message(f"{drawn.without_text:,} sampled documents have no {compared} and are skipped")
     if drawn.truncated:
         message(
             f"{drawn.truncated:,} sampled documents have more candidates than were verified:"
