@@ -46,7 +46,7 @@ _MORE = 20
 _AT_BORDER = 2
 """Pairs on either side of a threshold that are shown."""
 _MOST_PAIRS = 30
-"""Pairs on the page that would change sides."""
+"""Pairs between two thresholds that the page lists."""
 
 
 @dataclass
