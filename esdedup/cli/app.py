@@ -106,7 +106,7 @@ COMMANDS = {
             rights_of="dedup",
             listed=(
                 "text_field",
-                "workers",
+                "id_field",
                 "output",
                 "task",
                 "apply",

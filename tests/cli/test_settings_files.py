@@ -246,6 +246,12 @@ def test_options_that_no_help_lists_are_settings_of_files_and_work() -> None:
     assert report["removed"] == 1
 
 
+def test_help_of_decontaminate_lists_the_field_that_names_its_items() -> None:
+    assert "--id-field" in listed("help", "decontaminate")
+    shown = run_command("help", "settings", status=0).out
+    assert re.search(r"^  workers ", shown, re.M)
+
+
 def test_help_lists_no_option_that_a_command_refuses() -> None:
     for shown in (
         run_command("help", "decontaminate", status=0).out,
