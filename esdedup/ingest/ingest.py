@@ -41,7 +41,7 @@ from esdedup.sketch.packed import is_wordless
 from esdedup.stores.base import ALL_PATHS, Store
 from esdedup.stores.changes import Decision, change_documents, missing
 from esdedup.stores.encoded_documents import EncodedDocuments
-from esdedup.stores.fields import only, text_at, value_at
+from esdedup.stores.fields import dotted_names, only, text_at, value_at
 from esdedup.stores.json_text import text_with_fields, with_digits
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
@@ -391,7 +391,7 @@ class _Writer:
         documents = self.batch.documents
         if not len(documents) or counts.failed < len(documents):
             return
-        fields = {name for source in documents.sources for name in json.loads(source)}
+        fields = {name for source in documents.sources for name in dotted_names(json.loads(source))}
         reason = self.store.why_refused(fields, [record.reason for record in self.refused])
         if reason is not None:
             raise StoreError(f"none of the first {len(documents):,} records was written: {reason}")

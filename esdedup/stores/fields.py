@@ -60,6 +60,17 @@ def only(source: Mapping[str, object], paths: Iterable[str]) -> Fields:
     return fields
 
 
+def dotted_names(fields: object) -> Iterator[str]:
+    """Yield the names of fields, and of those of their objects, which lists may hold."""
+    if isinstance(fields, list):
+        for item in fields:
+            yield from dotted_names(item)
+    elif isinstance(fields, Mapping):
+        for name, value in fields.items():
+            yield name
+            yield from (f"{name}.{below}" for below in dotted_names(value))
+
+
 def text_at(source: Mapping[str, object], text_fields: Sequence[str]) -> str | None:
     """Return the text of a document, or None if none of the fields holds a string.
 

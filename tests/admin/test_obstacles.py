@@ -118,6 +118,40 @@ def test_a_strict_mapping_is_named_and_index_says_once_which_fields_it_lacks(
 
 
 @pytest.mark.on_every_server
+def test_fields_that_a_strict_object_lacks_are_named_once(url: str, name: str) -> None:
+    place = {"properties": {"town": {"type": "keyword"}}}
+    strict = {"dynamic": "strict", "properties": {"place": place, "size": {"type": "long"}}}
+    make(url, name, {}, properties=TEXT | {"id": {"type": "keyword"}, "meta": strict})
+    meta = {"size": 1, "colour": {"name": "red"}, "place": [{"town": "Vik"}, {"street": "Quay"}]}
+    records = [{"id": f"d{n}", "text": words(n), "open": n, "meta": meta} for n in range(3)]
+    write_lines(Path("new.jsonl"), records)
+    refused = esdedup_command(url, "index", "new.jsonl", "-i", name)
+    assert (refused.status, refused.err.count("strict")) == (1, 1), refused.err
+    assert "has no fields 'meta.colour', 'meta.place.street'" in refused.err
+    request = refused.err.partition(f"PUT {name}/_mapping ")[2].partition("), or write")[0]
+    missing = json.loads(request.replace('"..."', '"keyword"'))
+    # The colour is an object here, which the request leaves to the user to describe.
+    missing["properties"]["meta"]["properties"]["colour"] = {"type": "object", "dynamic": True}
+    call(url, "PUT", f"/{name}/_mapping", missing)
+    assert esdedup_command(url, "index", "new.jsonl", "-i", name, status=0).json[0]["created"] == 3
+
+
+def test_a_field_that_no_template_of_a_strict_mapping_allows_is_named_once(
+    opensearch_url: str, name: str
+) -> None:
+    labels = {"match": "label_*", "mapping": {"type": "keyword"}}
+    templates = {"dynamic": "strict_allow_templates", "dynamic_templates": [{"labels": labels}]}
+    make(opensearch_url, name, {}, **templates)
+    write_lines(Path("new.jsonl"), [{"id": "a", "label_of": "b", "text": words(1)}])
+    refused = esdedup_command(opensearch_url, "index", "new.jsonl", "-i", name, status=1)
+    assert "has no field 'id'. Add it" in refused.err
+    assert not Path(f"{name}.dead-letter.jsonl").exists()
+    call(opensearch_url, "PUT", f"/{name}/_mapping", {"properties": {"id": {"type": "keyword"}}})
+    indexed = esdedup_command(opensearch_url, "index", "new.jsonl", "-i", name, status=0)
+    assert indexed.json[0]["created"] == 1
+
+
+@pytest.mark.on_every_server
 def test_a_pipeline_that_changes_texts_is_named_and_the_server_copes(url: str, name: str) -> None:
     texts = [f"<p>{words(at // 2, 20)}</p> {words(at // 2, 5)}" for at in range(4)]
     write_lines(Path("new.jsonl"), [{"id": f"d{n}", "text": t} for n, t in enumerate(texts)])

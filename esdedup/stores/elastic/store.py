@@ -72,7 +72,12 @@ from esdedup.stores.elastic.queries import (
     with_times,
 )
 from esdedup.stores.elastic.scope_filters import scope_filters, times_among
-from esdedup.stores.elastic.strict_mappings import REFUSED_FIELD, how_to_add, missing_fields
+from esdedup.stores.elastic.strict_mappings import (
+    REFUSED_FIELD,
+    how_to_add,
+    missing_fields,
+    refused_fields,
+)
 from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.mapping import (
     IndexMapping,
@@ -80,6 +85,7 @@ from esdedup.stores.mapping import (
     analysis_of,
     common_meta,
     holds_vectors,
+    mapped_fields,
     meta_of,
     require_attached,
     unattached,
@@ -151,7 +157,7 @@ class ClusterStore:
         if self.unattached():
             require_attached(self._mappings() or {}, self.index)
 
-    def create(self, meta: IndexMeta, *, mapped: bool = True) -> None:
+    def create(self, meta: IndexMeta, *, mapped: bool = True) -> int:
         mappings = self._mappings()
         if mappings is None:
             dynamic = {} if mapped else {"dynamic": False}
@@ -170,7 +176,7 @@ class ClusterStore:
                     raise type(error)(f"index {self.index!r}: {error}") from error
                 mappings = self._mappings() or {}
             else:
-                return
+                return 0
         stored = common_meta(mappings, self.index)
         if stored is None:
             if len(mappings) > 1:
@@ -180,9 +186,10 @@ class ClusterStore:
                     f" -i {self.index}`, or name one of them"
                 )
             indices.put_metas(self.cluster, dict.fromkeys(mappings, (None, meta)))
-        else:
-            require_attached(mappings, self.index)
-            stored.require(meta, self.where)
+            return len(mapped_fields(self._mappings() or {}) - mapped_fields(mappings))
+        require_attached(mappings, self.index)
+        stored.require(meta, self.where)
+        return 0
 
     def renew(self, stored: IndexMeta, meta: IndexMeta) -> None:
         if stored.next is not None:
@@ -233,7 +240,8 @@ class ClusterStore:
     def why_refused(self, fields: Collection[str], reasons: Collection[str]) -> str | None:
         if not all(reason.startswith(REFUSED_FIELD) for reason in reasons):
             return None
-        missing = missing_fields((self._mappings() or {}).values(), fields)
+        lacking = missing_fields((self._mappings() or {}).values(), fields)
+        missing = sorted(refused_fields(reasons).union(lacking))
         if not missing:
             return None
         noun, pronoun = ("field", "it") if len(missing) == 1 else ("fields", "them")
