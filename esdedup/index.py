@@ -181,15 +181,17 @@ class Index:
         """Return the part of `meta` for a sketch."""
         return self.meta.of(limits.sketch)
 
-    def create(self) -> None:
+    def create(self) -> int:
         """Create the index, or add the token fields to an existing one.
 
-        An index without documents, as a failed first try leaves it, gets the requested scheme and
-        text fields. Raises SchemeMismatch if one with documents has others.
+        Return the number of fields that the mapping of an existing index got, 0 for a new one. An
+        index without documents, as a failed first try leaves it, gets the requested scheme and text
+        fields. Raises SchemeMismatch if one with documents has others.
         """
         stored = self.store.meta()
+        added_fields = 0
         if stored is None:
-            self.store.create(self._requested(IndexMeta(Scheme())))
+            added_fields = self.store.create(self._requested(IndexMeta(Scheme())))
         else:
             self.store.require_attached()
             if not stored.holds(requested := self._requested(stored)):
@@ -202,6 +204,7 @@ class Index:
         # Read back, because the stored parameters count.
         self._meta = None
         _ = self.meta
+        return added_fields
 
     def add(
         self,

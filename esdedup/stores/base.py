@@ -56,11 +56,12 @@ class Store(Protocol):
     def meta(self) -> IndexMeta | None:
         """Return the index's own description of its tokens, or None if there is none."""
 
-    def create(self, meta: IndexMeta, *, mapped: bool = True) -> None:
+    def create(self, meta: IndexMeta, *, mapped: bool = True) -> int:
         """Create the index, or add our fields to an existing one; change nothing else.
 
-        mapped: False if a new index must map no fields but ours. Raises SchemeMismatch if the index
-        has another scheme or text field.
+        Return the number of fields that the mapping of an existing index got. mapped: False if a new
+        index must map no fields but ours. Raises SchemeMismatch if the index has another scheme or
+        text field.
         """
 
     def renew(self, stored: IndexMeta, meta: IndexMeta) -> None:
@@ -92,7 +93,7 @@ class Store(Protocol):
     def why_refused(self, fields: Collection[str], reasons: Collection[str]) -> str | None:
         """Return which fields refused documents must not have, and what to do.
 
-        fields: the top-level fields of these. reasons: the store's own, one for each. None if it
+        fields: the dotted names of theirs. reasons: the store's own, one for each. None if it
         refused some of them for another reason: only a cluster's mapping refuses fields.
         """
 

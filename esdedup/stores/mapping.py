@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -413,6 +414,12 @@ def fields_of(
         yield f"{prefix}{name}", field
         if nested or field.get("type") != "nested":
             yield from fields_of(field, f"{prefix}{name}.", nested=nested)
+
+
+def mapped_fields(mappings: Mapping[str, IndexMapping]) -> set[str]:
+    """Return the dotted names of the fields of mappings, without objects that have fields."""
+    fields = itertools.chain.from_iterable(map(fields_of, mappings.values()))
+    return {name for name, field in fields if "properties" not in field}
 
 
 def meta_of(mapping: IndexMapping) -> IndexMeta | None:

@@ -14,7 +14,14 @@ from esdedup.records.documents import tokens_of
 from esdedup.stores.connection import Connection
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.waits import Waits
-from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
+from tests.helpers.commands import (
+    all_documents,
+    call,
+    esdedup_command,
+    fill,
+    words,
+    write_lines,
+)
 from tests.helpers.indices import attach_index
 from tests.helpers.processes import at_once
 from tests.servers.proxy import Answer, Proxy
@@ -25,6 +32,27 @@ META = IndexMeta(esdedup.Scheme())
 def expected(text: str, meta: IndexMeta = META) -> dict[str, Any]:
     (tokens,) = tokens_of([text], meta.scheme)
     return tokens
+
+
+@pytest.mark.on_every_server
+def test_index_reports_the_fields_that_an_existing_index_gets(
+    url: str, name: str, folder: Path
+) -> None:
+    call(url, "PUT", f"/{name}", {"mappings": {"properties": {"text": {"type": "text"}}}})
+    fill(url, name, {"before": {"text": words(0)}})
+    write_lines(folder / "new.jsonl", [{"id": "new", "text": words(1)}])
+    attaching = esdedup_command(url, "index", "new.jsonl", "-i", name, status=0)
+    mapping = call(url, "GET", f"/{name}/_mapping")[name]["mappings"]["properties"]
+    added = len(mapping["esdedup"]["properties"])
+    assert f"its mapping got {added} fields, which GET {name}/_mapping shows" in attaching.err
+    assert f"esdedup backfill --index {name}" in attaching.err
+    again = esdedup_command(url, "index", "new.jsonl", "-i", name, status=0)
+    created = esdedup_command(url, "index", "new.jsonl", "-i", f"{name}-new", status=0)
+    for indexed in (again, created):
+        assert "fields" not in indexed.err
+    reports = [indexed.json[0] for indexed in (attaching, created)]
+    assert reports[0].keys() == reports[1].keys()
+    assert (reports[0]["created"], again.json[0]["unchanged"]) == (1, 1)
 
 
 @pytest.mark.on_every_server

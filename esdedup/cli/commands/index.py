@@ -90,7 +90,13 @@ def index_command(
         message(*admin.check_writable(opened, stored, routing_field))
         # Before the index has documents of this run.
         places = admin.Places(opened.store, plan.id_field == PATH)
-        opened.create()
+        if added_fields := opened.create():
+            message(
+                f"{output.capital(opened.where)} had no fields for tokens: its mapping got"
+                f" {count(added_fields, 'field', 'fields')}, which GET {target.index}/_mapping"
+                f" shows. To add tokens to the documents that it had, run esdedup backfill --index"
+                f" {target.index}"
+            )
         if fast_load and stored is not None and opened.store.statistics(stored).documents:
             raise UsageError(f"--fast-load requires a new index, and {target.index} has documents")
 

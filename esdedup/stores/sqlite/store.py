@@ -123,12 +123,12 @@ class LocalStore:
         with self._database.reading() as db:
             return self._meta(db)
 
-    def create(self, meta: IndexMeta, *, mapped: bool = True) -> None:
+    def create(self, meta: IndexMeta, *, mapped: bool = True) -> int:
         _require_own_tokens(meta)
         with self._database.transaction() as db:
             if (stored := self._meta(db)) is not None:
                 stored.require(meta, self.where)
-                return
+                return 0
             if not _user_version(db):
                 db.execute(f"PRAGMA user_version = {secrets.randbits(23) << 8 | _LAYOUT}")
             db.execute(
@@ -137,6 +137,7 @@ class LocalStore:
             row = self.index, json.dumps(meta.to_json())
             db.execute("INSERT INTO esdedup_indices VALUES(?, ?)", row)
             self._tables(db, meta).documents.create_tables()
+        return 0
 
     def renew(self, stored: IndexMeta, meta: IndexMeta) -> None:
         _require_own_tokens(meta)
