@@ -59,9 +59,9 @@ class Store(Protocol):
     def create(self, meta: IndexMeta, *, mapped: bool = True) -> int:
         """Create the index, or add our fields to an existing one; change nothing else.
 
-        Return the number of fields that the mapping of an existing index got. mapped: False if a new
-        index must map no fields but ours. Raises SchemeMismatch if the index has another scheme or
-        text field.
+        Return the number of fields that the mapping of an existing index got. mapped: False if a
+        new index must map no fields but ours. Raises SchemeMismatch if the index has another scheme
+        or text field.
         """
 
     def renew(self, stored: IndexMeta, meta: IndexMeta) -> None:
