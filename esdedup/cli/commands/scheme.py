@@ -56,6 +56,7 @@ def scheme_command(
         "With --sample: the sketch to measure, such as that of vectors.",
         show_default="the index's first",
         metavar="NAME",
+        rare=True,
     ),
     documents: float | None = setting(
         None,
