@@ -52,7 +52,12 @@ def files_to_read(
         check_file(file, format, encoding, columns)
     if left_out:
         files_are = count(len(left_out), "file is", "files are")
-        log.warning("%s skipped, a link or of unknown ending: first %s", files_are, left_out[0])
+        log.warning(
+            "%s skipped, a link or of unknown ending: first %s. If each file is one document, name"
+            " `format` file",
+            files_are,
+            left_out[0],
+        )
     return files
 
 

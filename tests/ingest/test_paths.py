@@ -42,6 +42,7 @@ def test_a_folder_is_read_without_what_is_no_data() -> None:
     assert files_named(["."]) == (files, ["LICENSE", "linked", "train/notes.pdf"])
     ran = run_command("pairs", ".")
     assert "3 files are skipped, a link or of unknown ending: first LICENSE" in ran.err
+    assert "If each file is one document, name --format file" in ran.err
     touch("out/part-00000", "out/_SUCCESS")
     assert named(["out"], "jsonl") == ["out/part-00000"]
 

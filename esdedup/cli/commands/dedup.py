@@ -100,7 +100,7 @@ def _show(index: Index, plan: Dedup, k: int, as_json: bool, apply: bool) -> None
     result = summary if groups.duplicates else "No duplicates among"
     message(f"{result} {documents}{output.in_brackets(output.bound_of(groups))}")
     if unlike := int(groups.unlike.sum()):
-        message(f"{unlike:,} of them are {groups.reason_of_unlike}")
+        message(f"{count(unlike, 'of them is', 'of them are')} {groups.reason_of_unlike}")
     if plan.merge and not apply:
         _show_merges(plan, merges, k, as_json)
     message(*index.template_warnings(groups))
