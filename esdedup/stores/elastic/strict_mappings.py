@@ -3,9 +3,8 @@
 import json
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
-from esdedup.stores.mapping import IndexMapping
+from esdedup.stores.mapping import IndexMapping, NewMapping
 
 REFUSED_FIELD = "strict_dynamic_mapping_exception"
 """How the reason of servers begins."""
@@ -46,7 +45,7 @@ def refused_fields(reasons: Iterable[str]) -> set[str]:
 
 def how_to_add(index: str, names: Sequence[str]) -> str:
     """Return the request that adds fields to the mapping of an index."""
-    properties: dict[str, Any] = {}
+    properties: NewMapping = {}
     for name in names:
         *objects, last = name.split(".")
         fields = properties
