@@ -50,7 +50,7 @@ def how_to_add(index: str, names: Sequence[str]) -> str:
         *objects, last = name.split(".")
         fields = properties
         for parent in objects:
-            fields = fields.setdefault(parent, {"properties": {}})["properties"]
+            fields = fields.setdefault(parent, {}).setdefault("properties", {})
         fields[last] = {"type": "keyword" if name == "id" else "..."}
     return f"PUT {index}/_mapping {json.dumps({'properties': properties}, ensure_ascii=False)}"
 
