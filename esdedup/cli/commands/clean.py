@@ -191,8 +191,6 @@ def _on_spark(
     request: FileRequest, against: list[str], grouping: Grouping, scheme: Scheme | None
 ) -> CleanReport:
     """Remove the documents of files that duplicate others, on Spark."""
-    from esdedup.spark import clean as on_spark
-
     refused = ["update", "removed", "workers", "max_memory", "against_field", "only_between"]
     refused += ["collect", "fill"]
     options.refuse(refused, "can't be combined with --engine spark")
@@ -200,6 +198,9 @@ def _on_spark(
         raise UsageError(f"--against {index}: --engine spark compares with files only")
     if STDIN in request.paths or STDIN in against:
         raise UsageError("standard input can't be combined with --engine spark: name a file")
+    # After the refusals, which need no PySpark.
+    from esdedup.spark import clean as on_spark
+
     reading = request.reading
     # Checks the names of the fields.
     reading.chunks(request.paths, columns=grouping.keep.paths([]))
