@@ -139,7 +139,7 @@ COMMANDS = {
         "weights": CommandEntry(
             "scheme", "Weigh words by how many documents have them, for fingerprints."
         ),
-        "settings": CommandEntry("help", "Show what a file and variables set, as TOML."),
+        "settings": CommandEntry("help", "Show the settings of a file and of variables, as TOML."),
         "examples": CommandEntry("examples", "Write sample documents to try esdedup on."),
         "doctor": CommandEntry("doctor", "Show what is installed, for a report of a bug."),
         "help": CommandEntry("help", "Show all options of a command, or those of connections."),

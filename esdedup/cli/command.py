@@ -88,7 +88,7 @@ _QUIET = setting_of("quiet", bool, declared(False, Display("Show no progress.", 
 _READ = Display(
     "Read the settings of this file, in place of esdedup.toml.", metavar="FILE", panel="settings"
 )
-_SHOW = Display("Print the settings that hold, as such a file.", panel="settings")
+_SHOW = Display("Print the settings of this command as such a file.", panel="settings")
 _OF_SETTINGS = (
     setting_of("settings", Path | None, declared(None, _READ)),
     setting_of("show_settings", bool, declared(False, _SHOW)),

@@ -5,8 +5,8 @@
     [clean]
     keep = "longest"         # for one command
 
-An option counts before an environment variable, which counts before the file. There, the table of
-a command counts before what is set for all.
+An option overrides an environment variable, which overrides the file. There, the table of a command
+overrides a setting for all commands.
 """
 
 import difflib

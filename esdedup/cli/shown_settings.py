@@ -1,4 +1,4 @@
-"""The settings that hold, as TOML that is a settings file, with where each is from."""
+"""The settings of a command, as TOML that is a settings file, with where each is from."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -64,7 +64,7 @@ def settings_of_command(
     ]
     lines = [setting.line for setting in shown if setting.is_set]
     lines += [setting.line for setting in shown if not setting.is_set]
-    note = f"# What holds for esdedup {command.name}: a file for --settings, or esdedup.toml."
+    note = f"# Settings of esdedup {command.name}: a file for --settings, or esdedup.toml."
     return "\n".join([note, "", f"[{command.name}]", *lines])
 
 

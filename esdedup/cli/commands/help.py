@@ -11,7 +11,7 @@ from esdedup.cli.command import CONTEXT, PANELS, Commands, argument, record_of, 
 from esdedup.cli.shown_settings import settings_of_all
 
 _CONNECTION = (
-    "Every command reads these options. An option counts before an environment variable, such as"
+    "Every command reads these options. An option overrides an environment variable, such as"
     " ESDEDUP_URL for --url; without either, the index is in the file esdedup.db."
 )
 
@@ -38,14 +38,14 @@ def settings_command(
         show_default="esdedup.toml, or pyproject.toml",
     ),
 ) -> None:
-    """Show what a file and variables set, as TOML.
+    """Show the settings of a file and of variables, as TOML.
 
     Example: esdedup settings
 
     A file sets options by their names with _ for -, for all commands that have them or in the table
     of one. It is esdedup.toml in the current folder, [tool.esdedup] in pyproject.toml, or that of
-    --settings. An option counts before an environment variable, and both before the file. Every
-    command shows what holds for it with --show-settings.
+    --settings. An option overrides an environment variable, and both override the file. Every
+    command prints its own settings with --show-settings.
     """
     typer.echo(settings_of_all(CONTEXT.get(), settings))
 
