@@ -102,7 +102,7 @@ COMMANDS = {
         ),
         "decontaminate": CommandEntry(
             "clean",
-            "Remove what holds an item, such as one of a benchmark.",
+            "Remove records that hold an item, such as one of a benchmark.",
             rights_of="dedup",
             listed=(
                 "text_field",

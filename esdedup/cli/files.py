@@ -27,8 +27,8 @@ from esdedup.files import (
 
 _SHOWN = 5
 FORMATS = (
-    "JSON lines or an array, CSV, TSV, plain text with one text a line (also .gz, .zst, .bz2, .xz),"
-    " Parquet or Arrow; also folders and patterns of one format. - is standard input."
+    "JSON lines or an array, CSV, TSV, plain text with one text per line (also .gz, .zst, .bz2,"
+    " .xz), Parquet or Arrow; also folders and patterns of one format. - is standard input."
 )
 
 

@@ -58,8 +58,8 @@ vectors = partial(
     metavar="FIELD:DIMENSIONS[:ENCODING]",
     rare=True,
 )
-passages = partial(setting, False, "Passages too: the parts that texts share (--sketch passages).")
-server = partial(setting, False, "Let the index compute the tokens, whoever writes documents.")
+passages = partial(setting, False, "Also sketch passages that texts share (--sketch passages).")
+server = partial(setting, False, "Let the index compute the tokens, from any client.")
 distance = partial(
     setting, None, "With --bits: distance up to which queries are complete.", "-d", bounds=(0, None)
 )

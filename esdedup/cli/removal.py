@@ -23,7 +23,7 @@ _FAILURES_SHOWN = 5
 class RemovalOptions:
     """The options of a command that removes documents of an index."""
 
-    apply: bool = setting(False, "Apply --action to the duplicates, and do not only show them.")
+    apply: bool = setting(False, "Apply --action to the duplicates instead of showing them.")
     action: admin.Action | None = setting(
         None, "Delete duplicates, mark them as group does, or move them (--to)."
     )

@@ -135,7 +135,7 @@ def template_command(
     cosine: float | None = options.cosine(),
     server: bool = options.server(),
     external_versions: bool | None = _external_versions(),
-    install: bool = setting(False, "Install it, and do not only show it."),
+    install: bool = setting(False, "Install the template instead of showing it."),
 ) -> None:
     """Show or install the template for the next indices of a name.
 

@@ -242,7 +242,7 @@ def decontaminate_command(
     mask_sentences: bool = setting(False, "Cut all sentences that have a part of an item."),
     as_json: bool = as_json(),
 ) -> None:
-    """Remove what holds an item, such as one of a benchmark.
+    """Remove records that hold an item, such as one of a benchmark.
 
     Example: esdedup decontaminate shards/ --against quiz.jsonl -o clean/
 

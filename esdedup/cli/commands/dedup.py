@@ -124,7 +124,7 @@ def _show_merges(plan: Dedup, merges: Mapping[str, PlannedMerge], k: int, as_jso
 def undo_command(
     target: Target,
     log: Path = argument(..., "The log of a run of esdedup dedup.", metavar="LOG"),
-    force: bool = setting(False, "Also if the address or the scheme is not that of the log."),
+    force: bool = setting(False, "Restore even if the address or scheme differs from the log's."),
     into: str | None = setting(
         None, "Index to restore into, in place of the log's.", metavar="INDEX"
     ),
