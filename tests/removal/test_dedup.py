@@ -529,6 +529,16 @@ def test_documents_that_a_chain_joins_are_told(place: Place, store: Store) -> No
 
 
 @local
+def test_a_document_that_only_a_judgement_joins_is_counted(place: Place, store: Store) -> None:
+    write_records(store, [{"id": str(at), "text": words(at)} for at in range(3)])
+    with esdedup.open(place.target, place.index) as index:
+        index.judgements.judge("0", "1", "duplicate")
+    ran = place.run("dedup")
+    assert [group["keep"] for group in ran.json] == ["0"]
+    assert "1 of them is joined by judgements" in ran.err
+
+
+@local
 def test_the_log_of_another_index_is_refused(
     place: Place, others: Place, there: Store, store: Store, tmp_path: Path
 ) -> None:
