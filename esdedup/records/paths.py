@@ -77,7 +77,12 @@ def _in_folder(folder: str, format: Format | None, left_out: list[str]) -> list[
         except UsageError:
             left_out.append(path)
     if not formats:
-        raise UsageError(f"{folder}: the folder has no files of a known format")
+        advice = (
+            f". Name that of {left_out[0]} and the others, such as `format` file if each is a document"
+            if left_out
+            else ""
+        )
+        raise UsageError(f"{folder}: the folder has no files of a known format{advice}")
     if len(formats) > 1:
         examples = " and ".join(f"{kind} ({min(paths)})" for kind, paths in formats.items())
         raise UsageError(

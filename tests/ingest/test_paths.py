@@ -53,7 +53,10 @@ def test_a_folder_is_read_without_what_is_no_data() -> None:
         (["*.csv"], "*.csv: there is no such file"),
         (["mixed"], "mixed: it holds files of several formats, jsonl (mixed/a.jsonl) and parquet"),
         (["mixed"], "pattern in quotes, such as 'mixed/**/*.jsonl*'"),
-        (["empty"], "empty: the folder has no files of a known format"),
+        (
+            ["empty"],
+            "known format. Name that of empty/notes.pdf and the others, such as `format` file",
+        ),
         (["mixed/*.jsonl", "mixed/../mixed/a.json*"], "name the same file, or standard"),
         (["-", "-"], "-: name the same file, or standard input, only once"),
         (["x.what"], "x.what: unknown ending '.what'; name the format: `format` jsonl, csv, tsv,"),
