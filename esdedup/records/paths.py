@@ -77,11 +77,10 @@ def _in_folder(folder: str, format: Format | None, left_out: list[str]) -> list[
         except UsageError:
             left_out.append(path)
     if not formats:
-        advice = (
-            f". Name that of {left_out[0]} and the others, such as `format` file if each is a document"
-            if left_out
-            else ""
-        )
+        advice = ""
+        if left_out:
+            named = f"that of {left_out[0]} and the others"
+            advice = f". Name {named}, such as `format` file if each is a document"
         raise UsageError(f"{folder}: the folder has no files of a known format{advice}")
     if len(formats) > 1:
         examples = " and ".join(f"{kind} ({min(paths)})" for kind, paths in formats.items())
