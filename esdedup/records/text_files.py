@@ -183,12 +183,12 @@ class _Unpacked(io.RawIOBase):
 
 
 class _Filled(io.RawIOBase):
-    """A stream whose reads are short at its end only: members of a .gz may be a few bytes long.
+    """A stream whose reads are short at its end only: parts of a file may be a few bytes long.
 
     What comes before a fault is returned, and the next read raises it.
     """
 
-    def __init__(self, stream: gzip.GzipFile) -> None:
+    def __init__(self, stream: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile) -> None:
         self._stream = stream
         self._fault: Exception | None = None
 
@@ -210,14 +210,14 @@ class _Filled(io.RawIOBase):
         return size
 
 
-def _unpacked_gzip(file: BinaryIO) -> BinaryIO:
-    return io.BufferedReader(_Filled(gzip.GzipFile(fileobj=file)), 1 << 16)
+def _filled(stream: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile) -> BinaryIO:
+    return io.BufferedReader(_Filled(stream), 1 << 16)
 
 
 _UNPACKED_BY: dict[str, Callable[[BinaryIO], Any]] = {
-    ".gz": _unpacked_gzip,
+    ".gz": lambda file: _filled(gzip.GzipFile(fileobj=file)),
     ".zst": lambda file: io.BufferedReader(_Unpacked(file)),
-    ".bz2": bz2.BZ2File,
-    ".xz": lzma.LZMAFile,
+    ".bz2": lambda file: _filled(bz2.BZ2File(file)),
+    ".xz": lambda file: _filled(lzma.LZMAFile(file)),  # noqa: SIM115
 }
 """What returns the content of a compressed file, by its ending."""

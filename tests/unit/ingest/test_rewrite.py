@@ -81,6 +81,20 @@ def piece(format: Format, words: list[str], end: str) -> str:
     return json.dumps({"text": first, "more": words}, ensure_ascii=False) + end
 
 
+@pytest.mark.parametrize("ending", [*COMPRESS])
+@pytest.mark.parametrize("first", range(1, 6))
+def test_a_short_first_part_does_not_hide_what_a_file_is(
+    tmp_path: Path, ending: str, first: int
+) -> None:
+    data = b'\xef\xbb\xbf[{"text": "a"}]'
+    file = tmp_path / f"in.jsonl{ending}"
+    file.write_bytes(b"".join(map(COMPRESS[ending], (data[:first], data[first:]))))
+    for encoding in (None, "utf-8-sig"):
+        assert [plain(record) for record in read_records(str(file), "jsonl", encoding)] == [
+            {"text": "a"}
+        ]
+
+
 @fuzz
 @given(
     format=st.sampled_from(["jsonl", "array", "csv", "tsv", "text"]),
