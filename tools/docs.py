@@ -198,6 +198,9 @@ class Runner:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if (ray := sys.modules.get("ray")) is not None:
+            # Its processes would look for the files of the next page in the folder of this one.
+            ray.shutdown()
         self._stack.close()
 
     def delete_indices(self, page: str) -> None:
