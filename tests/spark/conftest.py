@@ -1,8 +1,9 @@
 """A session of Spark, which the tests of this folder share.
 
-It runs in one JVM with two tasks at a time, whose Python processes are separate. With --all, two
-executors are processes too, as on a cluster: each is a JVM that loads and compiles Spark's code
-again, which doubles the processor time of all tests.
+It runs in one JVM with two tasks at a time, whose Python processes are separate, and Spark
+interprets queries. With --all, it compiles them to Java as usual, and two executors are processes
+too, as on a cluster: each is a JVM that loads and compiles Spark's code again, which doubles the
+processor time of all tests.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def spark(
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
         # Halves the processor time of the JVM, which compiles code for each query.
-        java_options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        java_options = (
+            "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+            " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+        )
         settings = {
             "spark.driver.extraJavaOptions": java_options,
             "spark.executor.extraJavaOptions": java_options,
@@ -52,6 +56,9 @@ def spark(
             # Queries of few rows are planned once, with fewer tasks.
             settings["spark.sql.adaptive.enabled"] = "false"
             settings["spark.sql.shuffle.partitions"] = "2"
+            # Few rows are interpreted in less time than Java code for a query is compiled.
+            settings["spark.sql.codegen.wholeStage"] = "false"
+            settings["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
         if (other := SparkSession.getActiveSession()) is not None:
             # An example of the docs made it.
             other.stop()

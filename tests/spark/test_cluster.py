@@ -265,43 +265,56 @@ def kill_executor() -> None:
     os.kill(int(subprocess.run(ps, stdout=subprocess.PIPE, check=True).stdout), signal.SIGKILL)
 
 
-# With --all only, executors are processes of their own. That writes of groups survive a server that
-# starts again is shown by tests of `group` too.
+# With --all only, executors are processes of their own.
 @pytest.mark.parametrize(
-    "killed",
-    [
-        "worker",
-        pytest.param("server", marks=pytest.mark.nightly),
-        pytest.param("executor", marks=pytest.mark.nightly),
-    ],
+    "kill", [kill_worker, pytest.param(kill_executor, marks=pytest.mark.nightly)]
 )
-def test_a_process_is_killed_while_groups_are_written(
+def test_a_process_of_spark_is_killed_while_groups_are_written(
     spark: SparkSession,
-    killable_elasticsearch: Node,
+    url: str,
+    name: str,
     tmp_path: Path,
     small_batches: None,
-    killed: str,
+    kill: Callable[[], None],
 ) -> None:
-    node, name = killable_elasticsearch, f"grouped-{killed}"
-    made(node.url, name, 300)
-    marks = wanted([f"d{n}" for n in range(300)], [100, 150, 2])
+    write_300(
+        spark, Connection((url,)), name, partial(stopping, url, name, kill, tmp_path / "acts")
+    )
+
+
+# That writes of groups survive a server that starts again is shown by tests of `group` too.
+@pytest.mark.nightly
+def test_the_server_is_killed_while_groups_are_written(
+    spark: SparkSession, killable_elasticsearch: Node, tmp_path: Path, small_batches: None
+) -> None:
+    node, name = killable_elasticsearch, "grouped"
     guard, restarted = tmp_path / "guard", tmp_path / "restarted"
     wait = partial(await_true, "the server is restarted", restarted.exists)
-    kills: dict[str, Callable[[], None]] = {"worker": kill_worker, "executor": kill_executor}
-    then = kills.get(killed, wait)
-    stop = partial(stopping, node.url, name, then, guard)
-    df = grouped(spark, node.url, name, marks)
     # A node that starts again beside other tests may take minutes.
     patient = Connection((node.url,), retry_for=1_200)
     with ThreadPoolExecutor() as pool:
-        writing = pool.submit(write_groups, df.mapInArrow(stop, GROUPED), patient, name)
+        stop = partial(stopping, node.url, name, wait, guard)
+        writing = pool.submit(write_300, spark, patient, name, stop)
         await_true("some groups are written", lambda: guard.exists() or writing.done())
-        if killed == "server":
-            node.kill()
-            node.restart()
-            restarted.touch()
-        report = writing.result()
+        node.kill()
+        node.restart()
+        restarted.touch()
+        writing.result()
+
+
+def write_300(
+    spark: SparkSession,
+    connection: Connection,
+    name: str,
+    stop: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+) -> None:
+    """Write the groups of 300 documents, stopping once. All are written then."""
+    (url,) = connection.urls
+    made(url, name, 300)
+    marks = wanted([f"d{n}" for n in range(300)], [100, 150, 2])
+    df = grouped(spark, url, name, marks)
+    report = write_groups(df.mapInArrow(stop, GROUPED), connection, name)
     assert report.read == report.written + report.unchanged == 300
     assert 0 < report.written <= 252
-    assert ours(node.url, name) == marks
-    assert write_groups(df, patient, name) == ChangeReport(read=300, unchanged=300)
+    assert ours(url, name) == marks
+    assert write_groups(df, connection, name) == ChangeReport(read=300, unchanged=300)

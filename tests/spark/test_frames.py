@@ -20,12 +20,14 @@ from esdedup import Limits, Scheme, UsageError
 from esdedup.compare.file_pairs import FileSets, pairs_in_files
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource
+from esdedup.groups.groups import Grouping, Method
 from esdedup.records.files import chunks_of_file
 from esdedup.results import Groups, Pair, SimilarPairs
 from esdedup.runs.run import Run
 from esdedup.spark import SparkResult, dedup, groups, pairs, write_groups
 from esdedup.spark.documents import numbered as numbered_documents
-from esdedup.spark.pair_jobs import compare, plan_of
+from esdedup.spark.group_jobs import members_of
+from esdedup.spark.pair_jobs import plan_of
 from esdedup.spark.tables import JobTables
 from tests.helpers.commands import read_lines
 from tests.helpers.indices import open_index
@@ -106,7 +108,8 @@ def marks_of(found: SparkResult) -> dict[str, tuple[Any, ...]]:
         pytest.param({"method": "leader", "keep": "longest"}, marks=pytest.mark.nightly),
         {"method": "components", "keep": "newest:size", "threshold": 0.5},
         {"method": "leader", "keep": "oldest:at", "threshold": 0.6},
-        {"exact": True},
+        # Equal texts are grouped below too, by the newest.
+        pytest.param({"exact": True}, marks=pytest.mark.nightly),
     ],
     ids=str,
 )
@@ -139,8 +142,9 @@ def test_executors_weigh_words_as_the_index_does(spark: SparkSession, tmp_path: 
         local = index.groups(**options)  # type: ignore[arg-type]
     found = groups(frame(spark, rows), scheme=scheme, **options)  # type: ignore[arg-type]
     assert local.duplicates > 3
-    grouped = {row.id: row.group for row in found.table.select("id", "group").collect()}
-    assert grouped == {id: mark[1] for id, mark in marks(local).items()}
+    rows_of_groups = found.table.select("id", "group", "original", "distance").collect()
+    grouped = {row.id: tuple(row)[1:] for row in rows_of_groups}
+    assert grouped == {id: mark[1:] for id, mark in marks(local).items()}
 
 
 def test_a_stop_list_and_a_least_number_of_bands_hold(spark: SparkSession, tmp_path: Path) -> None:
@@ -168,11 +172,11 @@ BOILERPLATE = (
 
 
 def test_large_buckets_are_paired_in_slices(spark: SparkSession, tmp_path: Path) -> None:
-    sizes = {"slice": 300, "small_bucket": 20, "broadcast": 0, "pairs": 4_000}
+    sizes = {"slice": 150, "small_bucket": 20, "broadcast": 0, "pairs": 2_000}
     sizes |= {"meetings": 1_000, "meetings_of_row": 0, "sample": 4}
     rng = random.Random(2)
-    texts = ["We are out of office. Your mail is read on Monday."] * 2_000
-    texts += [f"{BOILERPLATE} Case {rng.random()}, {rng.random()}" for _ in range(1_000)]
+    texts = ["We are out of office. Your mail is read on Monday."] * 1_000
+    texts += [f"{BOILERPLATE} Case {rng.random()}, {rng.random()}" for _ in range(500)]
     texts += planted(300)[0]
     rng.shuffle(texts)
     rows, limits = numbered(texts), Limits(threshold=0.8, max_per_bucket=20)
@@ -185,7 +189,7 @@ def test_large_buckets_are_paired_in_slices(spark: SparkSession, tmp_path: Path)
         found = pairs(frame(spark, rows, 4), threshold=0.8, max_per_bucket=20)
     local = pairs_of_files(tmp_path, rows, limits)
     assert rounded(found.table.collect()) == rounded(map(columns_of, local))
-    assert len(local) > 20_000
+    assert len(local) > 10_000
     (said,) = (str(each.message) for each in told if "pairs are similar" in str(each.message))
     estimate = int(said.split()[1].replace(",", ""))
     assert estimate == pytest.approx(len(local) - local.copies, rel=0.3)
@@ -195,8 +199,10 @@ def test_large_buckets_are_paired_in_slices(spark: SparkSession, tmp_path: Path)
 
 
 # Without --all, other tests limit buckets, in one block: limits apply before blocks are formed.
-@pytest.mark.parametrize("cap", [1_000, pytest.param(9, marks=pytest.mark.nightly)])
-def test_leaders_are_found_in_blocks(spark: SparkSession, cap: int) -> None:
+@pytest.mark.parametrize(
+    ("cap", "meetings"), [(1_000, 5_000), pytest.param(9, 500, marks=pytest.mark.nightly)]
+)
+def test_leaders_are_found_in_blocks(spark: SparkSession, cap: int, meetings: int) -> None:
     rng = random.Random(cap)
     # Texts of which each resembles its neighbours, so that one leads or not by those before.
     words = [f"{rng.getrandbits(30):x}" for _ in range(300)]
@@ -204,26 +210,22 @@ def test_leaders_are_found_in_blocks(spark: SparkSession, cap: int) -> None:
     texts += [f"{BOILERPLATE} Case {rng.random()}, {rng.random()}" for _ in range(200)]
     texts += [*planted(200)[0], *texts[::9]]
     rng.shuffle(texts)
-    options: Any = {"threshold": 0.7, "max_per_bucket": cap}
-    rows = frame(spark, numbered(texts), 3)
-    with pairing_sizes(spark, meetings=100, meetings_of_row=0, growth=4):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = groups(rows, **options)
-        assert marks_of(found) == marks(esdedup.group(texts, **options))
-        # The same documents are placed in several blocks, which one begins after the other.
-        begun = blocks_of(spark, rows, Limits(**options))
-    assert len(begun) > 3
-    assert begun == sorted({*begun})
-
-
-def blocks_of(spark: SparkSession, rows: DataFrame, limits: Limits) -> list[int]:
-    """Return the numbers at which the blocks of documents begin."""
-    with JobTables.of(spark, None, None) as tables:
-        plan = plan_of(None, limits)
+    plan = plan_of(None, Limits(threshold=0.7, max_per_bucket=cap))
+    grouping = Grouping(limits=plan.limits).by(plan)
+    sizes = {"meetings": meetings, "meetings_of_row": 0, "growth": 4}
+    with pairing_sizes(spark, **sizes), JobTables.of(spark, None, None) as tables:
+        rows = frame(spark, numbered(texts), 3)
         documents = numbered_documents(rows, plan, tables, "id", ["text"])
-        _, placed, _ = compare(documents, plan, tables)
-        return placed.blocks(0, tables)
+        members, _ = members_of(documents, plan, grouping, tables)
+        followers = members.collect()
+        ids = {row.number: row.id for row in documents.table.select("number", "id").collect()}
+        blocks = [*Path(tables.place.removeprefix("file:"), "tables").glob("members-*")]
+    assert len(blocks) > 3
+    assert {ids[row.number]: (ids[row.head], row.similarity) for row in followers} == {
+        id: mark[2:]
+        for id, mark in marks(esdedup.group(texts, limits=plan.limits)).items()
+        if None not in mark
+    }
 
 
 def test_rows_that_are_left_out_are_told(spark: SparkSession, tmp_path: Path) -> None:
@@ -302,11 +304,11 @@ def test_the_newest_row_stays_however_its_time_is_written(spark: SparkSession) -
     rows = [{"id": str(n), "text": "one text of all", "at": at} for n, at in enumerate(times)]
     warning = "1 document has a value that is no time, and comes last, such as '01.03.2026' of"
     with pytest.warns(UserWarning, match=warning):
-        found = groups(frame(spark, rows), keep="newest:at")
+        found = groups(frame(spark, rows), keep="newest:at", exact=True)
     assert {row["group"] for row in found.table.collect()} == {"1"}
     assert found.report.unordered.examples == [("2", "01.03.2026")]
     with pytest.warns(UserWarning, match=warning):
-        kept = dedup(frame(spark, rows), id="id", keep="newest:at")
+        kept = dedup(frame(spark, rows), id="id", keep="newest:at", exact=True)
     with kept:
         assert [row["id"] for row in kept.table.collect()] == ["1"]
         assert kept.report.unordered.examples == [("2", "01.03.2026")]
@@ -315,41 +317,78 @@ def test_the_newest_row_stays_however_its_time_is_written(spark: SparkSession) -
         groups(frame(spark, mixed), keep="newest:at")
 
 
-def test_texts_are_compared_by_passages(spark: SparkSession) -> None:
+OF_PASSAGES: Any = {"scheme": Scheme([esdedup.Passages(3, 4)]), "cover": 0.4, "words": 9}
+
+
+def texts_with_passages() -> list[str]:
+    """Return texts that hold others, or the beginning of others, or no words."""
     texts = planted(120)[0]
     texts += [f"{one} {other}" for one, other in zip(texts[:40], texts[40:80], strict=True)]
     texts += [text.partition(". ")[0] for text in texts[::7]] + texts[:5] + ["a b", "a b", ""]
-    rows = numbered(texts)
-    options: Any = {"scheme": Scheme([esdedup.Passages(3, 4)]), "cover": 0.4, "words": 9}
-    local = esdedup.pairs(texts, **options)
-    found = pairs(frame(spark, rows), **options)
+    return texts
+
+
+def test_texts_are_compared_by_passages(spark: SparkSession) -> None:
+    texts = texts_with_passages()
+    local = esdedup.pairs(texts, **OF_PASSAGES)
+    found = pairs(frame(spark, numbered(texts)), **OF_PASSAGES)
     assert rounded(found.table.collect()) == rounded(map(columns_of, local))
     assert len(local) > 100
     assert (found.report.recall, found.report.capped) == (1.0, local.capped)
-    for method in ("leader", "components"):
-        grouped = groups(frame(spark, rows), method=method, **options)
-        of_one = marks(esdedup.group(texts, method=method, **options))
-        assert marks_of(grouped) == of_one
-        # The longest text of a group represents it.
-        assert of_one["0"][2] is not None
+
+
+# Components are found among the articles too.
+@pytest.mark.parametrize(
+    "method", ["leader", pytest.param("components", marks=pytest.mark.nightly)]
+)
+def test_texts_are_grouped_by_passages(spark: SparkSession, method: Method) -> None:
+    texts = texts_with_passages()
+    grouped = groups(frame(spark, numbered(texts)), method=method, **OF_PASSAGES)
+    of_one = marks(esdedup.group(texts, method=method, **OF_PASSAGES))
+    assert marks_of(grouped) == of_one
+    # The longest text of a group represents it.
+    assert of_one["0"][2] is not None
+
+
+OF_VECTORS: Any = {"scheme": Scheme([esdedup.Vectors(16)]), "cosine": 0.95}
+
+
+def rows_with_vectors() -> list[Row]:
+    vectors = clustered(120, 16, seed=5)
+    return [{"id": f"d{row:03}", "vector": vector.tolist()} for row, vector in enumerate(vectors)]
 
 
 def test_vectors_are_compared_by_cosine(spark: SparkSession) -> None:
-    vectors = clustered(120, 16, seed=5)
-    rows = [{"id": f"d{row:03}", "vector": vector.tolist()} for row, vector in enumerate(vectors)]
-    options: Any = {"scheme": Scheme([esdedup.Vectors(16)]), "cosine": 0.95}
-    of_spark = pairs(frame(spark, rows), "vector", **options)
-    of_one = esdedup.pairs(rows, "vector", id="id", **options)
+    rows = rows_with_vectors()
+    of_spark = pairs(frame(spark, rows), "vector", **OF_VECTORS)
+    of_one = esdedup.pairs(rows, "vector", id="id", **OF_VECTORS)
     values = {(row["left"], row["right"]): row["similarity"] for row in of_spark.table.collect()}
     assert len(values) > 50
     assert values == pytest.approx({(pair.left, pair.right): pair.similarity for pair in of_one})
     assert of_spark.report.recall == of_one.recall
-    grouped = groups(frame(spark, rows), "vector", **options)
+
+
+# Groups are formed of any similar pairs, as of those of texts.
+@pytest.mark.nightly
+def test_vectors_are_grouped_by_cosine(spark: SparkSession) -> None:
+    rows = rows_with_vectors()
+    grouped = groups(frame(spark, rows), "vector", **OF_VECTORS)
     originals = {row["id"]: row["original"] for row in grouped.table.collect() if row["original"]}
     assert originals == {
         rows[duplicate.row]["id"]: rows[duplicate.original]["id"]
-        for duplicate in esdedup.dedup(rows, "vector", **options).duplicates
+        for duplicate in esdedup.dedup(rows, "vector", **OF_VECTORS).duplicates
     }
+
+
+def codes_near_others(size: int, distance: int) -> list[int]:
+    """Return fingerprints, of which some are about this distance from earlier ones."""
+    rng = np.random.default_rng(size)
+    codes = [int.from_bytes(rng.bytes(size // 8)) for _ in range(60)]
+    for code in codes[:12]:
+        for far in rng.integers(0, distance + 3, 3).tolist():
+            bits = rng.choice(size, far, replace=False).tolist()
+            codes.append(code ^ sum(1 << bit for bit in bits))
+    return codes
 
 
 @pytest.mark.parametrize(
@@ -358,20 +397,14 @@ def test_vectors_are_compared_by_cosine(spark: SparkSession) -> None:
 def test_fingerprints_are_compared_by_distance(
     spark: SparkSession, size: int, distance: int
 ) -> None:
-    rng = np.random.default_rng(size)
-    codes = [int.from_bytes(rng.bytes(size // 8)) for _ in range(60)]
-    for code in codes[:12]:
-        for far in rng.integers(0, distance + 3, 3).tolist():
-            bits = rng.choice(size, far, replace=False).tolist()
-            codes.append(code ^ sum(1 << bit for bit in bits))
+    codes = codes_near_others(size, distance)
     encoding: Any = "int" if size == 64 else "hex"
     written = [code - 2**63 if size == 64 else f"{code:0{size // 4}x}" for code in codes]
     if size == 64:
         codes = [(code - 2**63) % 2**64 for code in codes]
     rows = [{"id": f"d{row:03}", "code": value} for row, value in enumerate(written)]
-    options: Any = {"scheme": Scheme([esdedup.Bits(size, distance, encoding)])}
-    df = frame(spark, rows)
-    found = pairs(df, "code", **options)
+    scheme = Scheme([esdedup.Bits(size, distance, encoding)])
+    found = pairs(frame(spark, rows), "code", scheme=scheme)
     assert found.report.recall == 1.0
     near = {
         (rows[a]["id"], rows[b]["id"]): (codes[a] ^ codes[b]).bit_count()
@@ -387,7 +420,15 @@ def test_fingerprints_are_compared_by_distance(
         and (apart or ids[0] in first.values())
     }
     assert {(row["left"], row["right"]): row["distance"] for row in found.table.collect()} == wanted
-    grouped = groups(df, "code", **options)
+
+
+# Groups of fingerprints of words have distances too.
+@pytest.mark.nightly
+def test_fingerprints_are_grouped_by_distance(spark: SparkSession) -> None:
+    codes = codes_near_others(64, 8)
+    rows = [{"id": f"d{row:03}", "code": f"{code:016x}"} for row, code in enumerate(codes)]
+    options: Any = {"scheme": Scheme([esdedup.Bits(64, 8, "hex")])}
+    grouped = groups(frame(spark, rows), "code", **options)
     done = esdedup.dedup(rows, "code", **options)
     spark_groups = {row["id"]: (row["original"], row["distance"]) for row in grouped.table.collect()
                     if row["original"]}  # fmt: skip
@@ -413,5 +454,7 @@ def test_rows_that_stay_keep_their_columns(spark: SparkSession, tmp_path: Path) 
     assert all(row == rows[row["a.b"]] for row in kept)
     assert [*(tmp_path / "work").iterdir()] == []
     usable = df.where("doc.body is not null")
-    with pairs(usable, "DOC.body", id="a.b") as similar:
-        assert similar.table.count() > 10
+    with groups(usable, "DOC.body", id="a.b", exact=True) as grouped:
+        equal = grouped.table.where("original is not null").select("id").collect()
+    of_one = esdedup.dedup([text for text in texts if text], exact=True)
+    assert len(equal) == len(of_one.duplicates) > 1

@@ -44,7 +44,8 @@ def originals(result: SparkResult) -> dict[int, int]:
 @pytest.mark.parametrize(
     ("within", "method"),
     [
-        (WINDOW, "leader"),
+        # Files are cleaned below by the same leaders, and scopes of frames are those of pairs.
+        pytest.param(WINDOW, "leader", marks=pytest.mark.nightly),
         pytest.param(FIELD, "leader", marks=pytest.mark.nightly),
         pytest.param(WINDOW, "components", marks=pytest.mark.nightly),
     ],
