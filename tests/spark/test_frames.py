@@ -211,19 +211,19 @@ def test_leaders_are_found_in_blocks(spark: SparkSession, cap: int, meetings: in
     texts += [*planted(200)[0], *texts[::9]]
     rng.shuffle(texts)
     plan = plan_of(None, Limits(threshold=0.7, max_per_bucket=cap))
-    grouping = Grouping(limits=plan.limits).by(plan)
+    grouping = Grouping(limits=plan.limits)
     sizes = {"meetings": meetings, "meetings_of_row": 0, "growth": 4}
     with pairing_sizes(spark, **sizes), JobTables.of(spark, None, None) as tables:
         rows = frame(spark, numbered(texts), 3)
         documents = numbered_documents(rows, plan, tables, "id", ["text"])
-        members, _ = members_of(documents, plan, grouping, tables)
+        members, _ = members_of(documents, plan, grouping.by(plan), tables)
         followers = members.collect()
         ids = {row.number: row.id for row in documents.table.select("number", "id").collect()}
         blocks = [*Path(tables.place.removeprefix("file:"), "tables").glob("members-*")]
     assert len(blocks) > 3
     assert {ids[row.number]: (ids[row.head], row.similarity) for row in followers} == {
         id: mark[2:]
-        for id, mark in marks(esdedup.group(texts, limits=plan.limits)).items()
+        for id, mark in marks(esdedup.group(texts, grouping=grouping)).items()
         if None not in mark
     }
 
