@@ -44,6 +44,13 @@ MOST_PROCESSES = 4
 settings.register_profile("ci", deadline=None, max_examples=30)
 settings.register_profile("nightly", deadline=None, max_examples=500)
 
+TURNS = ("spark", "unit", "proxy", "containers", "browser")
+"""Groups of tests, and those in tests/unit, in the order in which they begin. The rest follows.
+
+The longest is first, so that no process works alone in the end. While the servers start, the other
+processes run what needs none.
+"""
+
 STAND_IN = "stand-in"
 """Property of a test, with the name of an image that was made on this machine."""
 
@@ -135,14 +142,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("xdist_group") is None:
             for node in _killable_nodes(item):
                 item.add_marker(pytest.mark.xdist_group(node))
-    # First what needs no server, as the servers start; then the longest, so that no process works
-    # alone in the end.
-    items.sort(
-        key=lambda item: (
-            "unit" not in item.path.parts,
-            item.get_closest_marker("xdist_group") is None,
-        )
-    )
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """Return the place of a test in the order of the run."""
+    marker = item.get_closest_marker("xdist_group")
+    if marker is not None:
+        (group,) = marker.args
+        return TURNS.index(group) if group in TURNS else len(TURNS)
+    return TURNS.index("unit") if "unit" in item.path.parts else len(TURNS) + 1
 
 
 def _only_with_all(item: pytest.Item) -> bool:

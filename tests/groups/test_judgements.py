@@ -157,7 +157,9 @@ def test_duplicates_are_in_one_group_however_unlike(
 
 
 @pytest.mark.parametrize("way", WAYS[:4], ids=str)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))]
+)
 def test_any_judgements_are_respected(local: esdedup.Index, way: dict[str, Any], seed: int) -> None:
     rng = np.random.default_rng(seed)
     ids = [f"d{n}" for n in range(80)]

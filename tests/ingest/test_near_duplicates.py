@@ -207,15 +207,15 @@ def test_texts_without_words_are_like_equal_ones(index: esdedup.Index) -> None:
 
 
 @pytest.mark.parametrize("action", ["skip", "mark", "group"])
-def test_a_template_of_thousands(tmp_path: Path, action: Any) -> None:
+def test_a_template_of_a_thousand(tmp_path: Path, action: Any) -> None:
     """Each is compared with some of the others only, which is reported."""
-    texts = {f"d{n}": f"{words(1)} {n} {words(2)}" for n in range(3_000)}
+    texts = {f"d{n}": f"{words(1)} {n} {words(2)}" for n in range(1_000)}
     with esdedup.open(tmp_path / "a.db") as index:
         began = time.process_time()
         report = add(index, texts, DuplicatePolicy(action, candidates=10))
-        assert time.process_time() - began < 60
-    assert report.duplicates == 2_999
-    assert report.truncated == (2_989 if action == "mark" else 0)
+        assert time.process_time() - began < 20
+    assert report.duplicates == 999
+    assert report.truncated == (989 if action == "mark" else 0)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -229,9 +229,9 @@ def test_nothing_goes_whose_original_went(
 def is_usual(store: str, action: Action) -> bool:
     """Return whether a run without --all kills such a removal in a store.
 
-    A store has the same calls for marks as another one, so the local store shows their order.
+    A store has the same calls as another one, so the local store shows their order.
     """
-    return store == "local" or (store == "elasticsearch" and action != "mark")
+    return store == "local" or (store == "elasticsearch" and action == "delete")
 
 
 @pytest.mark.parametrize(
