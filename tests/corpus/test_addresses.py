@@ -309,22 +309,21 @@ def test_a_broken_connection_is_never_a_short_file(
     put("s3://bucket/random.jsonl", content)
     address = {"s3": "s3://bucket", "http": f"{running[1]}/bucket"}[scheme] + "/random.jsonl"
     server.cut(times)
-    with open_file(address) as file:
-        if times == 2:
+    if times == 2:
+        with open_file(address) as file:
             assert file.read() == content
-            # Each of the two requests was answered with a half, then as a whole.
-            assert server.sent < len(content) + (1 << 20)
-            return
-        with pytest.raises(OSError, match=r"\w"):
-            file.read()
+        # Each of the two requests was answered with a half, then as a whole.
+        assert server.sent < len(content) + (1 << 20)
+        return
     done = run_command("index", address, status=1)
     assert f"{address} can't be read to its end" in done.err
     assert "Traceback" not in done.err
 
 
 def test_a_server_that_is_busy_is_asked_again(server: Faulty, files: list[Path]) -> None:
-    server.fail(3, "GET", "503 SlowDown")
-    server.fail(2, "PUT", "503 SlowDown", "out")
+    # Each further failure doubles the pause before the next request.
+    server.fail(1, "GET", "503 SlowDown")
+    server.fail(1, "PUT", "503 SlowDown", "out")
     run_command("clean", "s3://bucket/in", "-o", "s3://bucket/out", status=0)
     run_command("clean", "in", "-o", "out", status=0)
     assert get("s3://bucket/out/a.jsonl") == Path("out/a.jsonl").read_bytes()

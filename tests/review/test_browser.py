@@ -19,7 +19,7 @@ from tests.servers.provide import refusing
 pytestmark = pytest.mark.xdist_group("browser")
 
 ARABIC = "يعاد افتتاح جسر المشاة فوق القناة يوم السبت بعد أحد عشر أسبوعا من أعمال الترميم"
-JUDGED = 20
+JUDGED = 12
 KEYS = [("d", "duplicate"), ("n", "different"), ("s", "unsure")]
 PHONE = {"width": 390, "height": 844}
 
