@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -170,7 +170,7 @@ def dedup(
     check_settings(dedup, settings)
     grouping = from_settings(Grouping, settings, grouping)
     if vector is not None:
-        records, text, scheme = _by_vectors(records, vector, text, scheme)
+        records, text, scheme = _by_vectors(records, vector, text, scheme, against)
     names, merge = names_of(text), Merge.parse(collect, fill)
     merge.check(names)
     check_masking(mask)
@@ -244,7 +244,7 @@ def pairs(
     check_settings(pairs, settings)
     limits = from_settings(Limits, settings, limits, "pairs")
     if vector is not None:
-        records, text, scheme = _by_vectors(records, vector, text, scheme)
+        records, text, scheme = _by_vectors(records, vector, text, scheme, against)
     plan = Plan.of_texts(scheme, limits, text_fields=names_of(text))
     plan = plan.labelled(*(names_of(source) if source else ()))
     _check_only_between(only_between, against)
@@ -259,10 +259,15 @@ def pairs(
 
 
 def _by_vectors(
-    records: AnyRecords, vector: str, text: TextFields, scheme: Scheme | None
+    records: AnyRecords,
+    vector: str,
+    text: TextFields,
+    scheme: Scheme | None,
+    against: AnyRecords | None = None,
 ) -> tuple[AnyRecords, str, Scheme]:
     """Return records, the field of their vectors as that of their text, and the scheme of these.
 
+    against: shows the dimensions if there are no records.
     Raises UsageError beside a field of texts or a scheme, and if no record has a vector.
     """
     check_type("vector", vector, "str")
@@ -276,6 +281,12 @@ def _by_vectors(
             " dimensions by `scheme`, as in Scheme([Vectors(768)])"
         )
     kept, value = first_value(records, vector)
+    if not len(kept):
+        if isinstance(against, Sized) and len(against):
+            _, value = first_value(against, vector)
+        if value is None:
+            # No vector is compared.
+            value = (0.0, 0.0)
     if not isinstance(value, list | tuple | np.ndarray):
         raise UsageError(f"no record has a list of numbers in the field {vector!r}")
     return kept, vector, Scheme.of_vectors(len(value))

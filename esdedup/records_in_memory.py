@@ -202,14 +202,16 @@ def is_stream(records: object) -> bool:
 def first_value(records: AnyRecords, path: str) -> tuple[AnyRecords, object]:
     """Return records that can be read again, and the first value of a field; None if there is none.
 
-    records: not a stream.
+    records: not a stream. Raises UsageError for a frame without such a column.
     """
     table = _in_memory(records, Argument())
     if table.column_names is None and not isinstance(table.records, list):
         table = InMemory([*table.records])
-    for start in range(0, len(table.records), _ROWS_AT_ONCE):
+    # A frame without rows has columns too.
+    for start in range(0, max(1, len(table.records)), _ROWS_AT_ONCE):
         rows = np.arange(start, min(len(table.records), start + _ROWS_AT_ONCE))
-        values = InMemory(table.picked(rows)).values_at(path)
+        _, sources = _sources(InMemory(table.picked(rows)), [path], Argument())
+        values = (value_at(source, path) for source in sources)
         if (value := next((value for value in values if value is not None), None)) is not None:
             return table.records, value
     return table.records, None

@@ -77,7 +77,10 @@ class Reading:
     encoding: str | None = None
     text_fields: Sequence[str] = ("text",)
     id_field: str | None = None
-    advice: str = "name the field of the text (`text_field`), or of fingerprints (`bits`)"
+    advice: str = (
+        "name the field of the text (`text_field`), of fingerprints (`bits`), or of vectors"
+        " (`vectors`)"
+    )
     delimiter: str | None = None
 
     @property

@@ -1,6 +1,7 @@
 """Vectors in a field of documents, alone and beside texts, in all stores and commands."""
 
 import base64
+import csv
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas
-import pyarrow
+import pyarrow.parquet
 import pytest
 
 import esdedup
@@ -293,6 +294,38 @@ def test_vectors_in_base64() -> None:
             assert near(index.similar(id="r07")) == pytest.approx(similar_to("r07", 0.95))
 
 
+def test_vectors_in_columns_of_tables(folder: Path) -> None:
+    fields = {id: json.dumps(numbers(id)) for id in VECTORS}
+    with (folder / "d.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("id", "embedding"), *fields.items()])
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records()), folder / "d.parquet")
+    for name in ("d.csv", "d.parquet"):
+        options = [name, "--vectors", f"embedding:{SIZE}", "--cosine", "0.9"]
+        pairs = run_command("pairs", *options, status=0)
+        values = {(pair["left"], pair["right"]): pair["similarity"] for pair in pairs.json}
+        assert {(min(ids), max(ids)): value for ids, value in values.items()} == pytest.approx(
+            pairs_within(0.9)
+        )
+        at = ["--db", "x.db", "-i", name.replace(".", "-")]
+        run_command("index", *options, *at, status=0)
+        result = run_command("similar", *at, "--id", "r07", "-k", "100", status=0).json[0]
+        assert {match["id"]: match["similarity"] for match in result["matches"]} == pytest.approx(
+            similar_to("r07", 0.9)
+        )
+    for name, wrong in (("wrong.csv", '"[1, null]"'), ("short.csv", '"[1, 2]"'), ("no.csv", "x")):
+        (folder / name).write_text(f"id,embedding\na,{wrong}\n", "utf-8")
+    refused = run_command("index", "wrong.csv", "short.csv", "no.csv", *options[1:], *at)
+    assert refused.status == 1
+    for message in (
+        "wrong.csv:2: the field 'embedding': number 2 of the vector is None",
+        f"short.csv:2: the field 'embedding': a vector of 2 numbers, where the sketch 'embedding' has {SIZE}",
+        f"no.csv:2: the field 'embedding': 'x' is not a vector of {SIZE} numbers: a list of numbers",
+    ):  # fmt: skip
+        assert message in refused.err
+    missing = run_command("clean", "d.csv", "--vectors", "vector:9", "-o", "out.csv", status=2)
+    assert "or of vectors (--vectors)" in missing.err
+
+
 def test_the_proxy_adds_tokens_of_vectors() -> None:
     meta = IndexMeta(BESIDE, ("body",))
     bodies = [
@@ -337,6 +370,42 @@ def test_records_and_frames_by_their_vectors(form: str) -> None:
     assert [group.representative for group in groups] == ["near00"]
     result = esdedup.dedup(make(), vector="embedding", cosine=0.95)
     assert len(result.kept) == len(VECTORS) - 3
+
+
+@pytest.mark.parametrize("form", ["list", "pandas", "polars", "arrow"])
+def test_frames_of_columns_of_a_fixed_size(form: str) -> None:
+    rows, ids = np.array([*VECTORS.values()]), [*VECTORS]
+    # The first and a later one are missing.
+    is_missing = np.isin(np.arange(len(rows)), [0, 9])
+    column = pyarrow.FixedSizeListArray.from_arrays(
+        pyarrow.array(rows.ravel()), SIZE, mask=pyarrow.array(is_missing)
+    )
+    chunks = [{"embedding": row} for row in column.to_pylist()]
+    table = pyarrow.table({"id": ids, "embedding": column, "chunk": chunks})
+    make: dict[str, Callable[[Any], Any]] = {
+        "list": lambda table: table.to_pylist(),
+        "pandas": lambda table: table.to_pandas(),
+        "polars": imported("polars").from_arrow,
+        "arrow": lambda table: table,
+    }
+    frame, empty = make[form](table), make[form](table.slice(0, 0))
+    expected = {
+        pair: value for pair, value in pairs_within(0.9).items() if not {"r00", "r09"} & {*pair}
+    }
+    for field in ("embedding", "chunk.embedding"):
+        pairs = esdedup.pairs(frame, vector=field, id="id", cosine=0.9)
+        assert values_of(pairs) == pytest.approx(expected)
+    assert len(esdedup.dedup(frame, vector="embedding").kept) == len(VECTORS) - 3
+    assert len(esdedup.pairs(empty, vector="embedding", id="id")) == 0
+    assert len(esdedup.pairs(empty, vector="embedding", id="id", against=frame)) == 0
+    assert len(esdedup.group(empty, vector="embedding", id="id")) == 0
+    assert len(esdedup.dedup(empty, vector="embedding", against=frame).kept) == 0
+    if form != "list":
+        for records in (frame, empty):
+            with pytest.raises(esdedup.UsageError, match="no column 'vector'. There are: id, emb"):
+                esdedup.pairs(records, vector="vector")
+    with pytest.raises(RecordError, match="record 3: .* number 2 of the vector is None"):
+        esdedup.pairs([*table.to_pylist()[:3], {"embedding": [1.0, None]}], vector="embedding")
 
 
 def test_vectors_of_records_are_named_alone() -> None:

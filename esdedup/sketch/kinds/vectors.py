@@ -9,12 +9,18 @@ from __future__ import annotations
 import base64
 import binascii
 import functools
+import itertools
+import json
 import math
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.sketch.hyperplanes import (
@@ -50,6 +56,16 @@ _LOST = 1e-6
 _MORE_FLIPS = 3
 _MOST_BANDS_OF_PAIRS, _MOST_ROWS = 64, 30
 _SHOWN = (0.7, 0.8, 0.9, 0.95, 0.98)
+_SHOWN_CHARACTERS = 80
+_FORMS: dict[VectorEncoding, str] = {
+    "list": "a list of numbers",
+    "base64": "float32 in base64, the highest byte first",
+    "base64-little": "float32 in base64, the lowest byte first",
+}
+_DTYPES: dict[VectorEncoding, str] = {"base64": ">f4", "base64-little": "<f4"}
+_IMPLAUSIBLE, _USUAL = 1e12, 1e6
+"""Of 16 random float32 with their bytes reversed, one is above the first in 999 of 1,000 vectors.
+Numbers of models are within 1 / the second and the second."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +76,8 @@ class Vectors(Sketch):
     cosine: minimum cosine of similar documents by default.
     encoding: how the field holds a vector. "list" (numbers), "base64" (float32, the highest byte
         first, as Elasticsearch accepts it), "base64-little" (the lowest byte first, as OpenSearch
-        does). Lists are accepted in any case. Numbers are read as float32.
+        does). Lists are accepted in any case, also as JSON in a text, as columns of CSV have them.
+        Numbers are read as float32.
     bands: number of tokens, 0 to choose it for the cosine.
     rows: signs of projections in each band, 0 to choose it for the cosine.
     Raises UsageError for values out of range.
@@ -112,8 +129,6 @@ class Vectors(Sketch):
     def text(self, value: object) -> str:
         """Return a field's value as hex digits. Raises RecordError if it is not such a vector."""
         vector = self._vector(value)
-        if vector is None:
-            raise RecordError(f"{value!r:.80} is not a vector of {self._form()}")
         if vector.size != self.dimensions:
             raise RecordError(
                 f"a vector of {vector.size:,} numbers, where the sketch {self.name!r} has"
@@ -126,44 +141,57 @@ class Vectors(Sketch):
         return written_vector(vector)
 
     def _form(self) -> str:
-        in_words = {
-            "list": "a list of numbers",
-            "base64": "float32 in base64, the highest byte first",
-            "base64-little": "float32 in base64, the lowest byte first",
-        }[self.encoding]
-        return f"{self.dimensions:,} numbers: {in_words}"
+        return f"{self.dimensions:,} numbers: {_FORMS[self.encoding]}"
 
-    def _vector(self, value: object) -> F32 | None:
-        """Return the numbers of a field's value, or None if it is of another form."""
+    def _vector(self, value: object) -> F32:
+        """Return the numbers of a field's value. Raises RecordError if it is of another form."""
         if isinstance(value, str):
             return self._written_vector(value)
-        if not isinstance(value, list | tuple | np.ndarray):
-            return None
-        try:
-            numbers = np.asarray(value)
-        except (ValueError, OverflowError):
-            return None
-        if numbers.ndim != 1 or numbers.dtype.kind not in "fiu":
-            return None
-        with np.errstate(over="ignore"):
-            # A number beyond float32 is infinite then.
-            vector: F32 = numbers.astype(np.float32)
-        return vector
+        if isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim):
+            return _listed_vector(value)
+        raise self._of_another_form(value)
 
-    def _written_vector(self, text: str) -> F32 | None:
-        """Return the numbers of a text in base64, or in hex digits as `text` returns them."""
+    def _written_vector(self, text: str) -> F32:
+        """Return the numbers of a text: a list, base64, or hex digits as `text` returns them."""
         if len(text) == DIGITS * self.dimensions and re.fullmatch("[0-9a-f]+", text):
             vector: F32 = read_vectors([text], self.dimensions)[0]
             return vector
+        if text.lstrip().startswith("["):
+            # A column of CSV holds no list but a text.
+            try:
+                numbers = json.loads(text)
+            except (ValueError, RecursionError):
+                raise self._of_another_form(text) from None
+            return _listed_vector(numbers)
         if self.encoding == "list":
-            return None
+            raise self._of_another_form(text)
         try:
             raw = base64.b64decode(text, validate=True)
         except (ValueError, binascii.Error):
-            return None
+            raise self._of_another_form(text) from None
         if len(raw) % 4:
-            return None
-        return np.frombuffer(raw, ">f4" if self.encoding == "base64" else "<f4").astype(np.float32)
+            raise self._of_another_form(text)
+        return self._decoded_vector(raw)
+
+    def _decoded_vector(self, raw: bytes) -> F32:
+        """Return the numbers of bytes.
+
+        Raises RecordError if they are beyond any model's in this byte order and usual in the other.
+        """
+        encodings: tuple[VectorEncoding, VectorEncoding] = ("base64", "base64-little")
+        other = encodings[self.encoding == "base64"]
+        vector = np.frombuffer(raw, _DTYPES[self.encoding]).astype(np.float32)
+        if _greatest(vector) > _IMPLAUSIBLE:
+            greatest = _greatest(np.frombuffer(raw, _DTYPES[other]))
+            if 1.0 / _USUAL < greatest < _USUAL:
+                raise RecordError(
+                    f"a vector with numbers up to {_greatest(vector):.1g}, which are at most"
+                    f" {greatest:.3g} in the other byte order: use the encoding {other!r}"
+                )
+        return vector
+
+    def _of_another_form(self, value: object) -> RecordError:
+        return RecordError(f"{_shortened(value)} is not a vector of {self._form()}")
 
     def _projections(self, block: Block) -> F64:
         """Return the projections of texts, shape (n, bands * rows); zeros for an empty text."""
@@ -283,6 +311,45 @@ class Vectors(Sketch):
                 f" {_UNRELATED}"
             )
         return [("recall of queries", "; ".join(effects))]
+
+
+def _listed_vector(numbers: Sequence[object] | NDArray[np.generic]) -> F32:
+    """Return numbers as float32, infinite if they are beyond it.
+
+    Raises RecordError for a value that is no number.
+    """
+    # Lists of different lengths make no array.
+    with suppress(ValueError):
+        array = np.asarray(numbers)
+        if array.ndim == 1 and array.dtype.kind in "fiu":
+            return _as_float32(array)
+    return _as_float32(np.array([*map(_number, itertools.count(1), numbers)]))
+
+
+def _as_float32(numbers: NDArray[np.generic]) -> F32:
+    with np.errstate(over="ignore"):
+        return numbers.astype(np.float32)
+
+
+def _number(position: int, value: object) -> float:
+    """Return a number of a list, infinite if it is beyond float64. position: from 1."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise RecordError(f"number {position:,} of the vector is {_shortened(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _greatest(vector: NDArray[np.float32]) -> float:
+    """Return the greatest absolute number; infinity if one is not finite, 0 if there is none."""
+    return float(np.abs(vector).max(initial=0.0)) if np.isfinite(vector).all() else math.inf
+
+
+def _shortened(value: object) -> str:
+    """Return a value as a message shows it."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
 @functools.lru_cache(1024)

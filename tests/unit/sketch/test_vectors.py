@@ -67,6 +67,10 @@ GOLDEN_ID = "v4-2faf9c3b837f"
         ("base64", BIG_ENDIAN),
         ("base64", TEXT),
         ("base64-little", LITTLE_ENDIAN),
+        ("list", "[0.5, -2.0, 0, 3.25]"),
+        ("base64", " [0.5, -2.0, 0, 3.25]\n"),
+        ("list", np.array(NUMBERS, object)),
+        ("list", np.array(NUMBERS, np.float16)),
     ],
 )
 def test_each_form_of_a_vector_is_read(encoding: VectorEncoding, value: object) -> None:
@@ -83,13 +87,22 @@ def test_each_form_of_a_vector_is_read(encoding: VectorEncoding, value: object) 
         ([1.0, math.inf, 0.0, 0.0], "not finite"),
         ([1.0, 1e39, 0.0, 0.0], "not finite"),
         ([1e-60, 0.0, 0.0, 0.0], "a vector of zeros"),
-        ([], "is not a vector of 4 numbers|a vector of 0 numbers"),
-        (["1", "2", "3", "4"], "is not a vector of 4 numbers: a list of numbers"),
-        ([1.0, None, 0.0, 0.0], "is not a vector"),
-        ([True, False, True, True], "is not a vector"),
-        ([[1.0, 2.0], [3.0, 4.0]], "is not a vector"),
-        ([[1.0], [2.0, 3.0]], "is not a vector"),
-        ([10**400, 1, 1, 1], "is not a vector"),
+        ([], "a vector of 0 numbers"),
+        (["1", "2", "3", "4"], "number 1 of the vector is '1'"),
+        ([1.0, None, 0.0, 0.0], "number 2 of the vector is None"),
+        ([True, False, True, True], "number 1 of the vector is True"),
+        ([[1.0, 2.0], [3.0, 4.0]], r"number 1 of the vector is \[1.0, 2.0\]"),
+        ([[1.0], [2.0, 3.0]], r"number 1 of the vector is \[1.0\]"),
+        ([1.0, 2.0, [3.0] * 90, 4.0], r"number 3 of the vector is \[3.0, .*\.\.\.$"),
+        ([10**400, 1, 1, 1], "not finite"),
+        ([10**39, 1.0, 1, 1], "not finite"),
+        (np.array(1.0), "is not a vector"),
+        ("[1.0, 2.0]", "a vector of 2 numbers"),
+        ("[1.0, 2.0, ", "is not a vector of 4 numbers: a list of numbers"),
+        ("[0.1 0.2 0.3 0.4]", "is not a vector of 4 numbers: a list of numbers"),
+        ("[1, 2, 3, null]", "number 4 of the vector is None"),
+        ("[1, 2, 3, NaN]", "not finite"),
+        ("[" * 100_000, "is not a vector"),
         (1.0, "is not a vector"),
         ({"a": 1}, "is not a vector"),
         (BIG_ENDIAN, "is not a vector"),
@@ -105,6 +118,26 @@ def test_other_values_are_rejected(value: Any, message: str) -> None:
 def test_base64_of_another_length_is_rejected(value: str) -> None:
     with pytest.raises(RecordError, match="vector of"):
         Vectors(4, encoding="base64").text(value)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "other"), [("base64", "base64-little"), ("base64-little", "base64")]
+)
+def test_base64_of_the_other_byte_order_is_rejected(
+    encoding: VectorEncoding, other: VectorEncoding
+) -> None:
+    (vector,) = directions(1, 64, seed=9)
+    is_big = encoding == "base64"
+    right, wrong = (">f4", "<f4") if is_big else ("<f4", ">f4")
+    sketch_of_vectors = Vectors(64, encoding=encoding)
+    written = base64.b64encode(vector.astype(right).tobytes()).decode()
+    assert sketch_of_vectors.text(written) == written_vector(vector)
+    with pytest.raises(RecordError, match=f"in the other byte order: use the encoding '{other}'"):
+        sketch_of_vectors.text(base64.b64encode(vector.astype(wrong).tobytes()).decode())
+    # Great numbers that are not usual in the other order stay what they are.
+    great = np.full(64, 2.0**100, np.float32)
+    written = base64.b64encode(great.astype(right).tobytes()).decode()
+    assert sketch_of_vectors.text(written) == written_vector(great)
 
 
 def test_parameters_out_of_range_are_rejected() -> None:
