@@ -202,7 +202,8 @@ class Scanned:
 
     def _codes(self, is_chosen: NDArray[np.bool_]) -> PairCodes:
         left, right = self.rows[:, is_chosen]
-        return left * self.count + right
+        codes: PairCodes = left * self.count + right
+        return codes
 
     def neighbours(self, row: int, least: float) -> set[int]:
         """Return the rows at a cosine of one or over it."""

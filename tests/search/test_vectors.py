@@ -316,12 +316,13 @@ def test_vectors_in_columns_of_tables(folder: Path) -> None:
         (folder / name).write_text(f"id,embedding\na,{wrong}\n", "utf-8")
     refused = run_command("index", "wrong.csv", "short.csv", "no.csv", *options[1:], *at)
     assert refused.status == 1
-    for message in (
-        "wrong.csv:2: the field 'embedding': number 2 of the vector is None",
-        f"short.csv:2: the field 'embedding': a vector of 2 numbers, where the sketch 'embedding' has {SIZE}",
-        f"no.csv:2: the field 'embedding': 'x' is not a vector of {SIZE} numbers: a list of numbers",
-    ):  # fmt: skip
-        assert message in refused.err
+    form = f"a vector of {SIZE} numbers: a list of numbers"
+    for place_of_record, reason in (
+        ("wrong.csv:2", "number 2 of the vector is None"),
+        ("short.csv:2", "a vector of 2 numbers, where the sketch 'embedding' has"),
+        ("no.csv:2", f"'x' is not {form}"),
+    ):
+        assert f"{place_of_record}: the field 'embedding': {reason}" in refused.err
     missing = run_command("clean", "d.csv", "--vectors", "vector:9", "-o", "out.csv", status=2)
     assert "or of vectors (--vectors)" in missing.err
 
@@ -402,9 +403,9 @@ def test_frames_of_columns_of_a_fixed_size(form: str) -> None:
     assert len(esdedup.dedup(empty, vector="embedding", against=frame).kept) == 0
     if form != "list":
         for records in (frame, empty):
-            with pytest.raises(esdedup.UsageError, match="no column 'vector'. There are: id, emb"):
+            with pytest.raises(esdedup.UsageError, match=r"no column 'vector'\. There are: id"):
                 esdedup.pairs(records, vector="vector")
-    with pytest.raises(RecordError, match="record 3: .* number 2 of the vector is None"):
+    with pytest.raises(RecordError, match=r"record 3: .* number 2 of the vector is None"):
         esdedup.pairs([*table.to_pylist()[:3], {"embedding": [1.0, None]}], vector="embedding")
 
 
