@@ -281,7 +281,7 @@ def _by_vectors(
             " dimensions by `scheme`, as in Scheme([Vectors(768)])"
         )
     kept, value = first_value(records, vector)
-    if not len(kept):
+    if isinstance(kept, Sized) and not len(kept):
         if isinstance(against, Sized) and len(against):
             _, value = first_value(against, vector)
         if value is None:

@@ -187,9 +187,11 @@ class Scanned:
             values.append(cosines[left, right])
         pairs = np.concatenate(rows, axis=1)
         _, firsts, inverse = np.unique(vectors, axis=0, return_index=True, return_inverse=True)
-        first = firsts[inverse.ravel()]
+        first_equal = firsts[inverse.ravel()]
         left, right = pairs
-        is_listed = (first[left] == left) & ((first[right] == right) | (first[right] == left))
+        first_of_right = first_equal[right]
+        is_listed = first_equal[left] == left
+        is_listed &= (first_of_right == right) | (first_of_right == left)
         return Scanned(pairs, np.concatenate(values), is_listed, len(vectors))
 
     def codes(self, least: float) -> PairCodes:
