@@ -280,16 +280,16 @@ def _by_vectors(
             "`vector` requires records in memory: for a stream, name the field by `text`, and its"
             " dimensions by `scheme`, as in Scheme([Vectors(768)])"
         )
-    kept, value = first_value(records, vector)
-    if isinstance(kept, Sized) and not len(kept):
+    records, numbers = first_value(records, vector)
+    if isinstance(records, Sized) and not len(records):
         if isinstance(against, Sized) and len(against):
-            _, value = first_value(against, vector)
-        if value is None:
+            _, numbers = first_value(against, vector)
+        if numbers is None:
             # No vector is compared.
-            value = (0.0, 0.0)
-    if not isinstance(value, list | tuple | np.ndarray):
+            numbers = (0.0, 0.0)
+    if not isinstance(numbers, list | tuple | np.ndarray):
         raise UsageError(f"no record has a list of numbers in the field {vector!r}")
-    return kept, vector, Scheme.of_vectors(len(value))
+    return records, vector, Scheme.of_vectors(len(numbers))
 
 
 def _check_only_between(only_between: bool, against: AnyRecords | None) -> None:

@@ -219,9 +219,9 @@ def _choice_of(
     threshold = sketch.measure.limit_of(limits)
     return Choice(
         sketch,
-        tokens=sum(part.tokens for part in sketches),
+        tokens=sum(sketch.tokens for sketch in sketches),
         terms=sketch.query_terms(limits),
-        bytes=_BYTES_OF_THE_FIELD + sum(part.tokens * part.token_bytes for part in sketches),
+        bytes=_BYTES_OF_THE_FIELD + sum(sketch.tokens * sketch.token_bytes for sketch in sketches),
         recall_at_threshold=sketch.recall(limits, sketch.tokens, least) or 0.0,
         expected=expectation(neighbours, threshold, sketch, swaps, least),
         chosen=is_chosen,

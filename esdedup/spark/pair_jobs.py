@@ -229,8 +229,8 @@ def compare(
     def edges(name: str, *conditions: Any) -> DataFrame:
         pairs = tables.once_table(f"candidates-{name}", candidate_pairs(placed, *conditions))
         if least > 1 or pair_filter is not None:
-            near = sharing(pairs, documents, buckets, least, pair_filter)
-            pairs = tables.once_table(f"sharing-{name}", near)
+            sharing_pairs = sharing(pairs, documents, buckets, least, pair_filter)
+            pairs = tables.once_table(f"sharing-{name}", sharing_pairs)
         similar = verified(pairs, documents, buckets, plan.least, either=either)
         return tables.once_table(f"edges-{name}", similar)
 

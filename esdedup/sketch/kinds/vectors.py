@@ -179,14 +179,14 @@ class Vectors(Sketch):
         Raises RecordError if they are beyond any model's in this byte order and usual in the other.
         """
         encodings: tuple[VectorEncoding, VectorEncoding] = ("base64", "base64-little")
-        other = encodings[self.encoding == "base64"]
+        other_encoding = encodings[self.encoding == "base64"]
         vector = np.frombuffer(raw, _DTYPES[self.encoding]).astype(np.float32)
         if _greatest(vector) > _IMPLAUSIBLE:
-            greatest = _greatest(np.frombuffer(raw, _DTYPES[other]))
+            greatest = _greatest(np.frombuffer(raw, _DTYPES[other_encoding]))
             if 1.0 / _USUAL < greatest < _USUAL:
                 raise RecordError(
                     f"a vector with numbers up to {_greatest(vector):.1g}, which are at most"
-                    f" {greatest:.3g} in the other byte order: use the encoding {other!r}"
+                    f" {greatest:.3g} in the other byte order: use the encoding {other_encoding!r}"
                 )
         return vector
 

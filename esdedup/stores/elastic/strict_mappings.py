@@ -63,22 +63,22 @@ def _dynamic(mapping: IndexMapping, inherited: object = "true") -> str:
 def _missing(mapping: IndexMapping, paths: Iterable[Sequence[str]]) -> set[str]:
     """Return the fields that a mapping lacks where it is strict."""
     runtime_fields = mapping.get("runtime", {})
-    missing = (
-        _missing_part(mapping, path, "true") for path in paths if path[0] not in runtime_fields
+    missing_paths = (
+        _missing_path(mapping, path, "true") for path in paths if path[0] not in runtime_fields
     )
-    return {".".join(part) for part in missing if part}
+    return {".".join(path) for path in missing_paths if path}
 
 
-def _missing_part(mapping: IndexMapping, path: Sequence[str], inherited: str) -> Sequence[str]:
+def _missing_path(mapping: IndexMapping, path: Sequence[str], inherited: str) -> Sequence[str]:
     """Return the path to the first object or field that a strict mapping lacks, or ()."""
     dynamic = _dynamic(mapping, inherited)
-    name, *rest = path
+    name, *names_below = path
     field = mapping.get("properties", {}).get(name)
     if field is None:
         return [name] if dynamic == "strict" else ()
     # Servers look into nothing else for more fields.
     is_object = field.get("type", "object") in ("object", "nested") and field.get("enabled", True)
-    if not rest or not is_object:
+    if not names_below or not is_object:
         return ()
-    part = _missing_part(field, rest, dynamic)
-    return [name, *part] if part else ()
+    missing_path = _missing_path(field, names_below, dynamic)
+    return [name, *missing_path] if missing_path else ()
