@@ -232,8 +232,9 @@ def of_faiss(vectors: Matrix, kind: str) -> Tool:
     def all_pairs(effort: int) -> Pairs:
         set_effort(effort)
         pairs: Pairs = set()
-        # FAISS 1.15.1 aborts if a graph is searched for 10,000 vectors in one call.
-        at_once = 200 if kind == "hnsw" else 10_000
+        # FAISS 1.15.1 aborts if a graph is searched for many vectors in one call: for 10,000 of
+        # 20,000, and for 200 of a million.
+        at_once = 1 if kind == "hnsw" else 10_000
         for first in range(0, len(vectors), at_once):
             ends, _, rows = index.range_search(vectors[first : first + at_once], COSINE)
             left = np.repeat(np.arange(len(ends) - 1), np.diff(ends).astype(np.int64)) + first

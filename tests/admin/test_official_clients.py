@@ -205,7 +205,7 @@ def test_all_near_duplicates_of_other_writers_are_found(
 ) -> None:
     # The jars of Elasticsearch have no data streams, no scripts, and no module that reindexes.
     whole = HTTP.get(f"{url}/_data_stream").is_success
-    product = "opensearch" if whole else "elasticsearch"
+    product = product_of(url)
     described = ("--server", "--text-field", "message", "--install")
     esdedup_command(url, "template", "--index", name, *described, status=0)
     days = [f"{name}-2026.11.2{day}" for day in range(1, 4)]
@@ -236,6 +236,15 @@ def test_all_near_duplicates_of_other_writers_are_found(
             change_by_scripts(url, target)
         assert_all_is_found(url, stream)
     assert_all_is_found(url, name)
+
+
+def product_of(url: str) -> str:
+    """Return the name of a server's product, and of Elasticsearch 8 its version too."""
+    path = "/_nodes?filter_path=nodes.*.version,nodes.*.build_flavor"
+    (node,) = call(url, "GET", path)["nodes"].values()
+    if "build_flavor" not in node:
+        return "opensearch"
+    return "elasticsearch8" if node["version"].startswith("8.") else "elasticsearch"
 
 
 def by_text(url: str, index: str) -> dict[str, str]:

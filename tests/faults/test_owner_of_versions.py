@@ -39,9 +39,10 @@ class Owner(threading.Thread):
     def run(self) -> None:
         while not self.ended.wait(self.pause):
             self.write(self.chance.sample([*self.rows], 5))
-            if self.chance.random() < 0.3:
-                # The first of each pair, which is the original of the other one.
-                self.delete(self.chance.choice([id for id in self.rows if int(id[1:]) % 2 == 0]))
+            # The first of each pair, which is the original of the other one, until none is left.
+            originals = [id for id in self.rows if int(id[1:]) % 2 == 0]
+            if originals and self.chance.random() < 0.3:
+                self.delete(self.chance.choice(originals))
 
     def write(self, ids: list[str]) -> None:
         lines = []

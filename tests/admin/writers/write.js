@@ -2,9 +2,13 @@
 import { text } from "node:stream/consumers";
 
 const [product, node] = process.argv.slice(2);
-const { Client } = await import(
-  product === "elasticsearch" ? "@elastic/elasticsearch" : "@opensearch-project/opensearch"
-);
+// A server refuses clients of a later major version.
+const packages = {
+  elasticsearch: "@elastic/elasticsearch",
+  elasticsearch8: "@elastic/elasticsearch-8",
+  opensearch: "@opensearch-project/opensearch",
+};
+const { Client } = await import(packages[product]);
 const lines = (await text(process.stdin)).trim().split("\n").map((line) => JSON.parse(line));
 const client = new Client({ node });
 const { successful, failed } = await client.helpers.bulk({
