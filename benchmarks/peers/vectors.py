@@ -410,7 +410,7 @@ def tables(document: Figures) -> str:
             None if _of_client(row) else f"{row['build_cpu']:,.0f}",
             row.get("pairs_cpu") and f"{row['pairs_cpu']:,.0f}",
             row.get("pairs_found") and f"{row['pairs_found']:.2%}",
-            None if _of_client(row) else f"{row['peak_mb']:,.0f}",
+            None if _of_client(row) else row["peak_mb"] and f"{row['peak_mb']:,.0f}",
         ]
         cells = ["-" if value is None else str(value) for value in values]
         lines.append(f"| {TOOLS[row['tool']]} | {' | '.join(cells)} |")
