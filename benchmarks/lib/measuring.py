@@ -111,7 +111,11 @@ def save(
 
 def _program() -> str:
     """The module that runs, such as benchmarks.own.workers."""
-    return ".".join(Path(sys.argv[0]).relative_to(RESULTS.parents[1]).with_suffix("").parts)
+    program, root = Path(sys.argv[0]), RESULTS.parents[1]
+    if not program.is_relative_to(root):
+        # A test process runs the benchmark.
+        return program.name
+    return ".".join(program.relative_to(root).with_suffix("").parts)
 
 
 def machine() -> dict[str, Any]:

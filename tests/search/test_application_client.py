@@ -9,7 +9,7 @@ import pytest
 
 import esdedup
 from esdedup.exceptions import StoreUnavailable
-from tests.helpers.places import Place, clusters
+from tests.helpers.places import Place
 
 TEXTS = {
     "a": "The council met on Monday to discuss the budget of the new harbour bridge",
@@ -31,8 +31,9 @@ def client(place: Place, request: pytest.FixtureRequest) -> Iterator[Any]:
     client.close()
 
 
+# A server refuses clients of a later major version, as of Elasticsearch 8.
 @pytest.mark.on_every_server
-@clusters
+@pytest.mark.parametrize("place", CLIENTS, indirect=True)
 def test_an_index_through_the_client_of_the_application(place: Place, client: Any) -> None:
     with esdedup.open(client, place.index) as index:
         index.create()
@@ -65,7 +66,7 @@ def test_clients_and_settings_that_are_rejected() -> None:
 
 
 @pytest.mark.on_every_server
-@clusters
+@pytest.mark.parametrize("place", CLIENTS, indirect=True)
 def test_an_answer_of_the_client_is_verified(place: Place, client: Any) -> None:
     with esdedup.open(client, place.index) as index:
         index.create()
