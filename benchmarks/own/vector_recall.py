@@ -1,4 +1,4 @@
-"""What searches and pairs of vectors find, beside the recall that they state.
+"""Compare what searches and pairs of vectors find with the recall that they state.
 
     python -m benchmarks.own.vector_recall planted [--pairs 5000] [--folder OUT]
     python -m benchmarks.own.vector_recall scan [--vectors 20000] [--queries 400]
@@ -6,8 +6,8 @@
 
 `planted`: pairs of random directions at exactly a cosine, in local files made for this cosine and
 for others, by the default recall and by a lower one. Found: the share of the pairs that a search
-for one of the two finds, and that all pairs have, with the interval of 95% of a share of so many
-(Wilson 1927).
+for one of the two finds, and that all pairs have, with the interval of 95% of such a share (Wilson
+1927).
 
 `scan`: all pairs, and searches for stored documents, at three cosines in each store, beside a scan
 of all vectors in float64. Vectors are of two kinds: random directions with neighbours at cosines of
@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 import esdedup
 from benchmarks.lib import measuring
 from benchmarks.lib.corpora import corpus
+from benchmarks.lib.directions import at_cosines, random_directions
 from benchmarks.lib.measuring import Figures
 from benchmarks.lib.servers import drop, started
 from benchmarks.lib.value_indices import SETTINGS, call
@@ -62,7 +63,7 @@ PairCodes = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Store:
-    """Where the vectors of a scan are indexed.
+    """A place in which the vectors of a scan are indexed.
 
     product: of the server, None for a local file.
     field: the mapping of the field of vectors.
@@ -87,7 +88,7 @@ STORES = (
 class Share:
     """How much of something was found.
 
-    found, whole: number of what was found, and of what there is.
+    found: number of pairs or matches that were found. whole: number of all of them.
     """
 
     found: int
@@ -105,30 +106,9 @@ class Share:
         return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def across(rows: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return a random direction for each row that is at a right angle to it."""
-    directions = rng.standard_normal(rows.shape)
-    directions -= (directions * rows).sum(axis=1, keepdims=True) * rows
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    return directions
-
-
-def random_directions(count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    rows = rng.standard_normal((count, DIMENSIONS))
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows
-
-
-def at_cosines(
-    rows: NDArray[np.float64], cosines: NDArray[np.float64], rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Return a vector at a cosine of each row, shape (n, DIMENSIONS)."""
-    return rows * cosines[:, None] + across(rows, rng) * np.sqrt(1.0 - cosines**2)[:, None]
-
-
 def planted_neighbours(count: int, rng: np.random.Generator) -> Matrix:
     """Return vectors of any length: random directions, and three neighbours of every fourth."""
-    originals = random_directions(count // 4, rng)
+    originals = random_directions(count // 4, DIMENSIONS, rng)
     copies = [
         at_cosines(originals, np.clip(rng.normal(cosine, SPREAD, len(originals)), 0.0, 1.0), rng)
         for cosine in SCAN_COSINES
@@ -139,7 +119,7 @@ def planted_neighbours(count: int, rng: np.random.Generator) -> Matrix:
 
 
 def described_packages(count: int, rng: np.random.Generator) -> Matrix:
-    """Return vectors of so many descriptions of packages."""
+    """Return the vectors of some descriptions of packages. count: number of them."""
     import wordllama
 
     # Its own loader looks for the tokenizer elsewhere, and downloads it then.
@@ -227,9 +207,9 @@ def filled(target: str | Path, vectors: Matrix, cosine: float) -> esdedup.Index:
 
 
 def planted(cosine: float, made_for: float, count: int) -> Iterator[Figures]:
-    """Yield what is found of pairs at exactly a cosine in an index made for another, by recall."""
+    """Yield the share of pairs at exactly a cosine that an index for another finds, by recall."""
     rng = np.random.default_rng([round(100 * cosine), 1])
-    left = random_directions(count, rng)
+    left = random_directions(count, DIMENSIONS, rng)
     right = at_cosines(left, np.full(count, cosine + ABOVE), rng)
     vectors = np.concatenate([left, right]).astype(np.float32)
     planted_codes = np.arange(count) * len(vectors) + np.arange(count) + count
@@ -285,7 +265,7 @@ def pair_codes(pairs: esdedup.results.SimilarPairs, count: int) -> PairCodes:
 
 
 def scanned(index: esdedup.Index, scan: Scanned, queries: Sequence[int], cosine: float) -> Figures:
-    """Return what is found at a cosine of what a scan has."""
+    """Return the shares of the pairs and matches of a scan that an index finds at a cosine."""
     begun, cpu = time.perf_counter(), time.process_time()
     pairs = index.pairs(cosine=cosine)
     seconds, cpu_of_pairs = time.perf_counter() - begun, time.process_time() - cpu

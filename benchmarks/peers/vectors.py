@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.lib import measuring
+from benchmarks.lib.directions import at_cosines
 from benchmarks.lib.measuring import Figures, run
 from benchmarks.lib.servers import add_options, drop, served
 from benchmarks.lib.value_indices import SETTINGS, call, merged, stored_bytes, value_index
@@ -104,17 +105,9 @@ def made_up(count: int, rng: np.random.Generator) -> Matrix:
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         copies = rng.choice(size, size // 5, replace=False)
         originals = rng.integers(0, size, copies.size)
-        rows[copies] = moved(rows[originals], rng.uniform(0.9, 1.0, copies.size), rng)
+        rows[copies] = at_cosines(rows[originals], rng.uniform(0.9, 1.0, copies.size), rng)
         vectors[first : first + size] = rows
     return vectors
-
-
-def moved(rows: NDArray[np.float64], cosines: NDArray[np.float64], rng: Any) -> Any:
-    """Return vectors at cosines of rows, shape (n, DIMENSIONS)."""
-    across = rng.standard_normal(rows.shape)
-    across -= (across * rows).sum(axis=1, keepdims=True) * rows
-    across /= np.linalg.norm(across, axis=1, keepdims=True)
-    return rows * cosines[:, None] + across * np.sqrt(1.0 - cosines**2)[:, None]
 
 
 def near_each(vectors: Matrix, queries: Matrix) -> Iterator[list[int]]:
@@ -135,7 +128,7 @@ def prepare(count: int, queries: int, folder: Path) -> None:
     cosines = np.array([QUERY_COSINES[number % 2] for number in range(queries)]) + 1e-6
     wide = vectors[rows].astype(np.float64)
     wide /= np.linalg.norm(wide, axis=1, keepdims=True)
-    asked = moved(wide, cosines, rng).astype(np.float32)
+    asked = at_cosines(wide, cosines, rng).astype(np.float32)
     np.save(folder / "asked.npy", asked)
     near = near_each(vectors, asked)
     truth = [[int(row), rows_near] for row, rows_near in zip(rows, near, strict=True)]

@@ -1,4 +1,4 @@
-"""Design a scheme for a threshold or a cosine: its bands and rows, what they find, and cost."""
+"""Design a scheme for a threshold or a cosine: its bands and rows, their recall and cost."""
 
 from __future__ import annotations
 

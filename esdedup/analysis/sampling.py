@@ -49,7 +49,7 @@ _FREQUENT = 16
 _CELLS_A_BLOCK = 1 << 19
 """Pairs of texts whose shared shingles are counted at once."""
 _STEPS = 200
-"""Chances are computed for so many similarities, and read between them: exact to three decimals."""
+"""Number of similarities whose chances are computed. Those between are exact to three decimals."""
 _STEPS_OF_COSINE = 1_000
 """Cosines below the floor are rounded down to such a step, so that few values are counted."""
 
@@ -178,7 +178,7 @@ def draw_sample(
     document is written. Raises UsageError if the index has neither a sketch with bands nor one of
     vectors.
     """
-    sketch = sampled_sketch(meta.scheme)
+    sketch = _sampled_sketch(meta.scheme)
     drawn = store.sample([*meta.text_fields], meta, count, seed)
     texts = _texts_of(drawn, meta)
     documents = max(store.statistics(meta).sketched, len(drawn))
@@ -223,7 +223,7 @@ def draw_sample(
     )
 
 
-def sampled_sketch(scheme: Scheme) -> Sketch:
+def _sampled_sketch(scheme: Scheme) -> Sketch:
     """Return the sketch that a sample is compared by.
 
     It is the first one of vectors or of the index's own analyzer, or the first one with bands.

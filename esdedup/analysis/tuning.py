@@ -160,25 +160,13 @@ def choices(
         if bands is None or bands * rows > banded.permutations or bands > MAX_TOKENS:
             continue
         sketch = replace(banded, bands=bands, rows=rows)  # type: ignore[call-arg]
-        sketches = scheme.replaced(sketch).sketches
-        swaps = sketch.swaps(Limits(threshold=threshold))
-        reaching.append(
-            Choice(
-                sketch,
-                tokens=sum(sketch.tokens for sketch in sketches),
-                terms=bands * banding.probes(rows, swaps),
-                bytes=_BYTES_OF_THE_FIELD
-                + sum(sketch.tokens * sketch.token_bytes for sketch in sketches),
-                recall_at_threshold=banding.expected_recall(threshold, bands, rows, 1, swaps),
-                expected=expectation(neighbours, threshold, sketch, swaps),
-                chosen=rows == chosen_rows,
-            )
-        )
+        choice = _choice_of(sketch, Limits(threshold=threshold), neighbours, scheme, least=1)
+        reaching.append(replace(choice, chosen=rows == chosen_rows))
     return reaching
 
 
 _STEPS_OF_COSTS = 100
-"""Costs are computed by the numbers of neighbours at so many similarities."""
+"""Number of similarities whose neighbours the cost of a query is computed by."""
 
 
 def choices_by_cost(limits: Limits, neighbours: Neighbours, scheme: Scheme) -> list[Choice]:
@@ -204,25 +192,30 @@ def choices_by_cost(limits: Limits, neighbours: Neighbours, scheme: Scheme) -> l
     of_rows: dict[int, Sketch] = {}
     for sketch in sorted(cost_of, key=cost_of.__getitem__):
         of_rows.setdefault(sketch.rows_of_band, sketch)
-    return [
-        _choice_of(of_rows[rows], limits, neighbours, scheme, is_chosen=of_rows[rows] is cheapest)
-        for rows in sorted(of_rows)
-    ]
+    choices_of_rows = []
+    for rows in sorted(of_rows):
+        sketch = of_rows[rows]
+        least = sketch.least(limits, sketch.tokens)
+        choice = _choice_of(sketch, limits, neighbours, scheme, least)
+        choices_of_rows.append(replace(choice, chosen=sketch is cheapest))
+    return choices_of_rows
 
 
 def _choice_of(
-    sketch: Sketch, limits: Limits, neighbours: Neighbours, scheme: Scheme, *, is_chosen: bool
+    sketch: Sketch, limits: Limits, neighbours: Neighbours, scheme: Scheme, least: int
 ) -> Choice:
-    """Return a choice for the scheme, in place of its sketch of the same name."""
-    swaps, least = sketch.swaps(limits), sketch.least(limits, sketch.tokens)
+    """Return a choice for the scheme, in place of its sketch of the same name.
+
+    least: number of bands that a query requires.
+    """
+    threshold, swaps = sketch.measure.limit_of(limits), sketch.swaps(limits)
     sketches = scheme.replaced(sketch).sketches
-    threshold = sketch.measure.limit_of(limits)
     return Choice(
         sketch,
-        tokens=sum(sketch.tokens for sketch in sketches),
+        tokens=sum(of_scheme.tokens for of_scheme in sketches),
         terms=sketch.query_terms(limits),
-        bytes=_BYTES_OF_THE_FIELD + sum(sketch.tokens * sketch.token_bytes for sketch in sketches),
+        bytes=_BYTES_OF_THE_FIELD
+        + sum(of_scheme.tokens * of_scheme.token_bytes for of_scheme in sketches),
         recall_at_threshold=sketch.recall(limits, sketch.tokens, least) or 0.0,
         expected=expectation(neighbours, threshold, sketch, swaps, least),
-        chosen=is_chosen,
     )

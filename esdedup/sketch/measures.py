@@ -114,7 +114,7 @@ class Measure:
 
     @property
     def is_similarity(self) -> bool:
-        """Whether greater values, up to 1, are nearer."""
+        """Return whether greater values, up to 1, are nearer."""
         return self.column == "similarity"
 
     def within(self, limits: Limits) -> str:
@@ -142,7 +142,7 @@ class Measure:
 
     def similarity(self, value: float) -> float | None:
         """Return the value if it is a similarity, else None."""
-        return value if self.column == "similarity" else None
+        return value if self.is_similarity else None
 
     def distance(self, value: float) -> int | None:
         """Return the value if it is a distance, else None."""

@@ -373,7 +373,9 @@ def _shared(
 ) -> NDArray[np.int16]:
     """Return how many bands pairs share, shape (1, pairs); 0 if the filter leaves them out."""
     bands = buckets.values(written).T
-    shared = shared_bands(bands, left, right)
-    if pair_filter is not None:
-        shared[~pair_filter.keeps(bands, left, right)] = 0
+    if pair_filter is None:
+        return shared_bands(bands, left, right)[None]
+    is_kept = pair_filter.keeps(bands, left, right)
+    shared = np.zeros(left.size, np.int16)
+    shared[is_kept] = shared_bands(bands, left[is_kept], right[is_kept])
     return shared[None]

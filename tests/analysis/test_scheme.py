@@ -121,7 +121,7 @@ def test_a_sample_of_vectors_chooses_the_bands_that_cost_least(place: Place, fol
         table.out
     )
     assert "neighbours at or over 0.9" in table.err
-    # The new index finds what the sample promised.
+    # The new index finds as many pairs as the sample promised.
     again = run_command("index", "d.jsonl", "--scheme", "new.json", "--db", "new.db")
     assert again.status == 0, again.err
     pairs = run_command("pairs", "--db", "new.db", "--sketch", "embedding").json

@@ -181,7 +181,7 @@ def scheme_command(
 
 
 def _warn_of(drawn: admin.Sample, compared: str) -> None:
-    """Report documents without what is compared, and neighbours that were not compared."""
+    """Report documents without a text or vector, and neighbours that were not compared."""
     if drawn.without_text:
         message(f"{drawn.without_text:,} sampled documents have no {compared} and are skipped")
     if drawn.truncated:

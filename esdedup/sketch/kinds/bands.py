@@ -104,6 +104,9 @@ class Banded(Sketch):
             return limits.swaps
         return swaps_for(limits.threshold or NEAREST, limits.wanted_recall, self.bands, self.rows)
 
+    def query_terms(self, limits: Limits) -> int:
+        return self.bands * probes(self.rows, self.swaps(limits))
+
     def query(self, block: Block, limits: Limits) -> tuple[U64, Probes | None]:
         swaps = self.swaps(limits)
         if not swaps:

@@ -64,8 +64,8 @@ _FORMS: dict[VectorEncoding, str] = {
 }
 _DTYPES: dict[VectorEncoding, str] = {"base64": ">f4", "base64-little": "<f4"}
 _IMPLAUSIBLE, _USUAL = 1e12, 1e6
-"""Of 16 random float32 with their bytes reversed, one is above the first in 999 of 1,000 vectors.
-Numbers of models are within 1 / the second and the second."""
+"""Bounds of the numbers of vectors. One of 16 random float32 with their bytes reversed is above the
+first in 999 of 1,000 vectors. Numbers of models are within 1 / the second and the second."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class Vectors(Sketch):
     def pair_filter(self, limits: Limits, recall: float | None) -> SignFilter | None:
         lost = _LOST
         if recall is not None and recall > limits.wanted_recall:
-            # What the tokens find beyond the recall may be lost.
+            # Pairs that the tokens find beyond the recall may be lost.
             lost = min(lost, recall - limits.wanted_recall)
         return SignFilter.at(self._least_cosine(limits), self.bands, self.rows, lost)
 
@@ -316,7 +316,7 @@ class Vectors(Sketch):
 def _listed_vector(numbers: Sequence[object] | NDArray[np.generic]) -> F32:
     """Return numbers as float32, infinite if they are beyond it.
 
-    Raises RecordError for a value that is no number.
+    Raises RecordError for any other value than a number.
     """
     # Lists of different lengths make no array.
     with suppress(ValueError):

@@ -9,7 +9,7 @@ from esdedup.stores.mapping import IndexMapping, NewMapping
 REFUSED_FIELD = "strict_dynamic_mapping_exception"
 """How the reason of servers begins."""
 _REFUSAL = re.compile(r"dynamic introduction of \[(.+)\] within \[(.+)\] is not allowed")
-"""The part of such a reason that names the first field of a document that a mapping lacks."""
+"""Matches the part of such a reason that names the first field that a mapping lacks."""
 _WHOLE_DOCUMENT = "_doc"
 """How a reason names the object of the top-level fields."""
 

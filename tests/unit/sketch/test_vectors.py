@@ -134,7 +134,7 @@ def test_base64_of_the_other_byte_order_is_rejected(
     assert sketch_of_vectors.text(written) == written_vector(vector)
     with pytest.raises(RecordError, match=f"in the other byte order: use the encoding '{other}'"):
         sketch_of_vectors.text(base64.b64encode(vector.astype(wrong).tobytes()).decode())
-    # Great numbers that are not usual in the other order stay what they are.
+    # Great numbers that are not usual in the other order are kept.
     great = np.full(64, 2.0**100, np.float32)
     written = base64.b64encode(great.astype(right).tobytes()).decode()
     assert sketch_of_vectors.text(written) == written_vector(great)
