@@ -222,7 +222,10 @@ class LogWriter:
             self._fault = f"log file {self.path}: the run has ended"
 
     def settle(self, ids: Sequence[str], failures: Sequence[Failure]) -> None:
-        """Write the result of a page. ids: of the documents that were changed."""
+        """Write the result of a page.
+
+        ids: of the documents that were changed, or may have been. failures: with the reason.
+        """
         unchanged = [{"id": failure.id, "reason": failure.reason} for failure in failures]
         self.append([json.dumps({"done": list(ids), "left": unchanged}, ensure_ascii=False)])
 

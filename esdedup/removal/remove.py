@@ -40,7 +40,11 @@ _CHARACTERS = 20_000_000
 """About the characters of all pages that are in memory at the same time."""
 
 _DELETED = "it is not there any more"
-"""The reason of a failure of a document that another client deleted. It is counted as gone."""
+"""The reason of a failure of a document that vanished meanwhile. It is counted as gone.
+
+Another client deleted it, or the cluster did for us: if it loses a node, it repeats a request to
+another one, and what the first has deleted is then a conflict. So the log has it as changed, too.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,10 @@ class Restored:
 
 
 def remove(store: Store, documents: Sequence[StoredDocument]) -> list[Failure]:
-    """Delete documents that have not changed since they were read; return the other failures."""
+    """Delete documents that have not changed since they were read; return the other failures.
+
+    A failure is unsure if the document may have been deleted by this request all the same.
+    """
     version_of = {document.id: document.version for document in documents}
 
     def decide(current_documents: Sequence[StoredDocument]) -> list[Decision]:
@@ -74,7 +81,11 @@ def remove(store: Store, documents: Sequence[StoredDocument]) -> list[Failure]:
             for document in current_documents
         ]
 
-    return change_documents(store, documents, decide, [], _DELETED).failures
+    failures = change_documents(store, documents, decide, [], _DELETED).failures
+    return [
+        replace(failure, unsure=failure.unsure or failure.reason == _DELETED)
+        for failure in failures
+    ]
 
 
 def _conflict(id: str, reason: str) -> Failure:
@@ -128,8 +139,10 @@ def move(store: Store, destination: Store, entries: Sequence[Entry]) -> list[Fai
     failures = copies.failures + [_conflict(id, reason) for id in unlogged]
     arrived = copies.created | (copies.present & logged_as_present)
     not_removed = remove(store, [document for document in documents if document.id in arrived])
-    # A document that changed here stays here, and its old copy must not stay there.
-    stale_copies = {failure.id for failure in not_removed} & copies.created
+    # A document that changed here stays here, and its old copy must not stay there. Of one that may
+    # be deleted here, the copy may be the only one.
+    kept_here = {failure.id for failure in not_removed if not failure.unsure}
+    stale_copies = kept_here & copies.created
     _remove_same(destination, [document for document in documents if document.id in stale_copies])
     return failures + not_removed
 
@@ -164,7 +177,8 @@ class DedupReport(Counts):
 
     done: deleted, marked or moved.
     unchanged: had the marks already.
-    gone: were deleted by other clients, or by a run that was killed.
+    gone: were deleted by other clients, or by a run that was killed. Documents that vanished when
+        the run was about to change them are in the log, and an undo restores them.
     merged: documents that stay, and took values from their duplicates.
     failures: skipped, with the reason; a conflict means that a document changed since it was
         compared.
@@ -203,7 +217,7 @@ class _PageResult:
     """What became of the documents of a page that were logged.
 
     changed_ids: of the documents that were changed.
-    failures: the others, with the reason.
+    failures: the others, with the reason. Those that are unsure may have been changed.
     """
 
     changed_ids: list[str]
@@ -371,7 +385,8 @@ class Dedup:
             result = self._change(plan.entries, row_of)
         failures = plan.failures + result.failures
         if plan.entries or failures:
-            log.settle(result.changed_ids, failures)
+            unsure_ids = [failure.id for failure in result.failures if failure.unsure]
+            log.settle(result.changed_ids + unsure_ids, failures)
         failed = {failure.id for failure in failures}
         shown_failures = [failure for failure in failures if failure.reason != _DELETED]
         deleted_meanwhile = len(failures) - len(shown_failures)

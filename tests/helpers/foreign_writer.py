@@ -15,11 +15,16 @@ State = tuple[str, int] | None
 """The text and the number of a document, or None if there is none."""
 
 
+REPEATED = {("create", 409), ("delete", 404)}
+"""Verbs and statuses of what may be done all the same: a cluster that loses a server asks another,
+which finds it done."""
+
+
 class ForeignWriter(threading.Thread):
     """Changes, replaces, creates and deletes documents, and knows nothing of esdedup.
 
     Of each document it keeps the states that it may have: one if its last write was acknowledged or
-    refused, several if an answer was lost.
+    refused, several if an answer was lost or the write was repeated.
 
     known: documents of one text and a number "n", which it changes. index: holds them. newest: the
     index that it creates others in.
@@ -70,7 +75,7 @@ class ForeignWriter(threading.Thread):
             if status < 300:
                 self.states[id] = after
                 self.acknowledged += 1
-            elif status not in (404, 409, 429):
+            elif status not in (404, 409, 429) or (verb, status) in REPEATED:
                 self.states[id] |= after
 
 

@@ -42,7 +42,7 @@ from tests.helpers.places import (
 from tests.helpers.processes import at_once, await_true
 from tests.helpers.small_pages import SMALL_PAGES
 from tests.removal.removing import ACTIONS, dedup
-from tests.servers.proxy import Proxy, Received, product_of
+from tests.servers.proxy import Answer, Proxy, Received, product_of
 
 
 def sources(groups: int) -> list[dict[str, Any]]:
@@ -286,6 +286,52 @@ def test_an_answer_that_was_lost(
         assert (back.restored + back.present, back.failures) == (report.done, [])
         far.close()
     assert whole(store) == before
+
+
+@clusters
+@pytest.mark.parametrize("action", ["delete", "move"])
+@pytest.mark.parametrize("is_rejected", [False, True])
+def test_a_cluster_that_loses_the_server_that_deletes(
+    place: Place, there: Store, store: Store, apply: Apply, action: Action, is_rejected: bool
+) -> None:
+    """It asks another server, which finds the documents deleted, or it rejects the request."""
+    write_records(store, sources(4))
+    before = whole(store)
+    assert isinstance(store, ClusterStore)
+
+    def reject_first(request: Received, answer: Answer) -> None:
+        if request.path.endswith("/_bulk") and proxy.bulk_requests == 1:
+            error = {
+                "type": "unavailable_shards_exception",
+                "reason": "primary shard is not active",
+            }
+            actions = (line for line in request.body.splitlines() if line)
+            items = [
+                {verb: {"_id": action["_id"], "status": 503, "error": error}}
+                for line in actions
+                for verb, action in json.loads(line).items()
+            ]
+            answer.body = json.dumps({"errors": True, "items": items}).encode()
+
+    with Proxy(str(place.target), store.cluster.product.split()[0].lower()) as proxy:
+        far = Place(proxy.url, place.index).open()
+        if is_rejected:
+            proxy.on_answer = reject_first
+        else:
+            proxy.repeat_after = 1
+        report = apply(action, by=far)
+        far.close()
+    assert report.failures == []
+    assert (report.done, report.gone) == ((8, 0) if is_rejected else (0, 8))
+    deleted = before.keys() - whole(store).keys()
+    assert len(deleted) == 8
+    if action == "move":
+        assert whole(there).keys() == deleted
+    back = undone(store, there)
+    assert (back.restored, back.present, back.failures) == (8, 0, [])
+    assert whole(store) == before
+    if action == "move":
+        assert whole(there) == {}
 
 
 @clusters

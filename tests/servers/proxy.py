@@ -102,6 +102,8 @@ class Proxy:
         self._failing = ""
         # Break off the answer to this _bulk request from now, which the server has done.
         self.drop_after = 0
+        # Pass this _bulk request from now on twice, as a server does that loses the one it asked.
+        self.repeat_after = 0
         # Mappings to be put, after which every one is refused.
         self.mappings_left: int | None = None
         # Before a _bulk request is passed on.
@@ -147,6 +149,12 @@ class Proxy:
                 return None
             self.failures_left -= 1
             return self._failure
+
+    def repeats(self) -> bool:
+        """Return whether to pass a _bulk request on twice."""
+        with self._lock:
+            self.repeat_after -= 1
+            return self.repeat_after == 0
 
     def drops(self) -> bool:
         """Wait before a _bulk request is passed on. Return whether to break off its answer."""
@@ -225,6 +233,8 @@ class _Handler(BaseHTTPRequestHandler):
         received = Received(self.command, path, headers, body)
         proxy.on_request(received)
         cut = path.endswith("/_bulk") and proxy.drops()
+        if path.endswith("/_bulk") and proxy.repeats():
+            self._pass_on(body)
         answer = self._pass_on(body)
         answer.cut = cut
         proxy.on_answer(received, answer)
