@@ -191,7 +191,10 @@ class Vectors(Sketch):
         return vector
 
     def _of_another_form(self, value: object) -> RecordError:
-        return RecordError(f"{_shortened(value)} is not a vector of {self._form()}")
+        advice = ""
+        if isinstance(value, str) and self.encoding == "list":
+            advice = ", in a text as [0.25, -0.5], or in base64 with the encoding 'base64'"
+        return RecordError(f"{_shortened(value)} is not a vector of {self._form()}{advice}")
 
     def _projections(self, block: Block) -> F64:
         """Return the projections of texts, shape (n, bands * rows); zeros for an empty text."""

@@ -100,6 +100,7 @@ def test_each_form_of_a_vector_is_read(encoding: VectorEncoding, value: object) 
         ("[1.0, 2.0]", "a vector of 2 numbers"),
         ("[1.0, 2.0, ", "is not a vector of 4 numbers: a list of numbers"),
         ("[0.1 0.2 0.3 0.4]", "is not a vector of 4 numbers: a list of numbers"),
+        ("0.1 0.2 0.3 0.4", r"numbers, in a text as \[0.25, -0.5\], or in base64"),
         ("[1, 2, 3, null]", "number 4 of the vector is None"),
         ("[1, 2, 3, NaN]", "not finite"),
         ("[" * 100_000, "is not a vector"),
