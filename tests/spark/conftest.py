@@ -48,6 +48,9 @@ def spark(
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.driver.bindAddress": "127.0.0.1",
+            # The JVM of an example of the docs did not see SPARK_LOCAL_IP, and would tell executors
+            # another address than the one it listens at.
+            "spark.driver.host": "127.0.0.1",
             "spark.sql.shuffle.partitions": "4",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark")),
             "spark.local.dir": str(tmp_path_factory.mktemp("spark-local")),

@@ -176,7 +176,6 @@ def test_a_point_in_time_that_is_gone(spark: SparkSession, url: str, name: str) 
     assert closed
 
 
-@pytest.mark.on_every_server
 def test_groups_are_written(spark: SparkSession, url: str, name: str) -> None:
     made(url, name, 60)
     ids = [f"d{n}" for n in range(60)]

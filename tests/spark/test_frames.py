@@ -198,10 +198,9 @@ def test_large_buckets_are_paired_in_slices(spark: SparkSession, tmp_path: Path)
     assert (report.basis, report.recall) == (local.basis, local.recall)
 
 
-# Without --all, other tests limit buckets, in one block: limits apply before blocks are formed.
-@pytest.mark.parametrize(
-    ("cap", "meetings"), [(1_000, 5_000), pytest.param(9, 500, marks=pytest.mark.nightly)]
-)
+# Without --all, other tests limit buckets, and test_clean.py finds leaders in blocks.
+@pytest.mark.nightly
+@pytest.mark.parametrize(("cap", "meetings"), [(1_000, 5_000), (9, 500)])
 def test_leaders_are_found_in_blocks(spark: SparkSession, cap: int, meetings: int) -> None:
     rng = random.Random(cap)
     # Texts of which each resembles its neighbours, so that one leads or not by those before.

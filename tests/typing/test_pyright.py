@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+# It takes 16 seconds of processor time, and mypy reads the same calls in each run.
+@pytest.mark.nightly
 def test_pyright_agrees() -> None:
     names = ("basedpyright", "pyright")
     installed = [name for name in names if importlib.util.find_spec(name) is not None]

@@ -2,11 +2,12 @@
 
 import random
 import re
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import esdedup
@@ -151,7 +152,11 @@ def test_documents_of_a_template_are_taken_apart_and_copies_stay(template: str) 
 
 @given(st.lists(st.integers(0, 19), min_size=1, max_size=15), st.sampled_from([ENGLISH, CHINESE]))
 def test_equal_places_stay_together_and_others_do_not(drawn: list[int], template: str) -> None:
-    """Any number of documents of a template, in any order, is one group for each number."""
+    """Any number of documents of a template, in any order, is one group for each number.
+
+    What many of them have, they may have by chance, and it shows no copies.
+    """
+    assume(max(Counter(drawn).values()) < 7)
     numbers = [*range(20), *drawn]
     texts = [template.format(name="Xi", number=1_000 + each, city="Y") for each in numbers]
     assert split(texts) == [numbers.index(each) for each in numbers]
