@@ -126,7 +126,7 @@ def test_shards_are_those_of_one_machine(
     held = [{"text": f"{text} more"} for text in texts[::10]]
     write_lines(Path("held/a.jsonl"), [*held, *held[:3]])
     local = run_command("clean", *inputs, "-o", "local", *options)
-    # Against others, leaders are found in several blocks, and several tasks make their pairs.
+    # Against others, leaders are found in two blocks, and several tasks make their pairs.
     sizes = {"meetings_of_task": 100, "meetings": 400, "meetings_of_row": 0}
     with pairing_sizes(spark, **(sizes if "--against" in options else {})):
         there = run_command("clean", *inputs, "-o", "there", *options, "--engine", "spark")
