@@ -36,8 +36,12 @@ def runs(page: str) -> bool:
 
 
 def marks(page: str) -> list[pytest.MarkDecorator]:
-    """Each command on Spark starts a JVM; tests/spark runs the same without."""
-    return [pytest.mark.nightly] if "pyspark" in page else []
+    """Return the marks of a page: several have an index of the same name in the cluster.
+
+    Each command on Spark starts a JVM; tests/spark runs the same without.
+    """
+    on_spark = [pytest.mark.nightly] if "pyspark" in page else []
+    return on_spark + ([pytest.mark.xdist_group("examples")] if needs_cluster(page) else [])
 
 
 PAGES = {name: path.read_text("utf-8") for name, path in NAMES.items()}
