@@ -104,6 +104,11 @@ class GroupSearch:
         return (job := self.jobs.last(FINDING)) is not None and not job.ended
 
     @property
+    def latest(self) -> Job | None:
+        """The last search for groups, under way or ended; None if there was none."""
+        return self.jobs.last(FINDING)
+
+    @property
     def decided(self) -> int:
         """The number of decisions since groups were last searched for."""
         return len(self._touched)

@@ -39,10 +39,12 @@ class Overview:
     def show(self, parameters: Parameters) -> Response:
         """Show how many documents repeat others; start to find that out if it is not known."""
         review, search = self.review, self.review.group_search
-        groups, error = search.groups(), None
+        groups, error, job = search.groups(), None, None
         documents = review.index.statistics().documents
         if groups is None and documents <= _FOUND_BY_ITSELF:
             error = search.ready()
+            # Its progress loads the page again when it ends, also if it has ended by now.
+            job = search.latest if error is None else None
         values: dict[str, object] = {
             "documents": documents,
             "groups": groups,
@@ -52,6 +54,8 @@ class Overview:
             "measure": review.measure,
             "threshold": review.threshold,
         }
+        if job is not None:
+            values["job"] = job
         if groups is not None:
             keys = review.group_list.numbers(groups).keys
             values |= {
