@@ -211,9 +211,9 @@ class Failure:
     """A document that is not stored as it was sent, and why.
 
     conflict: the id was taken, or the document had changed. index: of the document, in a cluster.
-    unsure: it may have been changed by an earlier attempt of the same request. cause: a store
-    refused it, or an ingest pipeline of a cluster dropped it, moved it to another index, or gave it
-    another id.
+    unsure: it may have been changed all the same, such as by an earlier attempt of the request.
+    cause: a store refused it, or an ingest pipeline of a cluster dropped it, moved it to another
+    index, or gave it another id.
     """
 
     id: str

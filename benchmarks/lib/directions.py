@@ -1,4 +1,4 @@
-"""Random directions, and vectors at given cosines of others."""
+"""Make random directions, and vectors at chosen cosines of others."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -224,10 +224,12 @@ class LogWriter:
     def settle(self, ids: Sequence[str], failures: Sequence[Failure]) -> None:
         """Write the result of a page.
 
-        ids: of the documents that were changed, or may have been. failures: with the reason.
+        ids: of the documents that were changed. failures: the others, with the reason. Those that
+        are unsure are logged as changed too, so that an undo restores them.
         """
+        done = [*ids, *(failure.id for failure in failures if failure.unsure)]
         unchanged = [{"id": failure.id, "reason": failure.reason} for failure in failures]
-        self.append([json.dumps({"done": list(ids), "left": unchanged}, ensure_ascii=False)])
+        self.append([json.dumps({"done": done, "left": unchanged}, ensure_ascii=False)])
 
     def _end(self) -> str:
         return json.dumps({"end": self._digest.hexdigest()})

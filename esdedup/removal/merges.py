@@ -113,8 +113,7 @@ class GroupMerges:
             log.append([entry.line() for entry in entries])
             refusals = {failure.id: failure for failure in self._write(entries)}
             changed_ids = [entry.id for entry in entries if entry.id not in refusals]
-            unsure_ids = [id for id, refusal in refusals.items() if refusal.unsure]
-            log.settle(changed_ids + unsure_ids, [*refusals.values()])
+            log.settle(changed_ids, [*refusals.values()])
             merged += len(changed_ids)
             failures += [failure for failure in refusals.values() if not failure.conflict]
             # Another client changed these: its values are merged too.

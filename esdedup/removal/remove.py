@@ -40,10 +40,10 @@ _CHARACTERS = 20_000_000
 """About the characters of all pages that are in memory at the same time."""
 
 _DELETED = "it is not there any more"
-"""The reason of a failure of a document that vanished meanwhile. It is counted as gone.
+"""The reason of a failure of a document that disappeared meanwhile. It is counted as gone.
 
-Another client deleted it, or the cluster did for us: if it loses a node, it repeats a request to
-another one, and what the first has deleted is then a conflict. So the log has it as changed, too.
+Another client deleted it, or this run did: a cluster that loses a node sends its request to another
+one, which reports a conflict for a document that the first one has deleted. So it is unsure.
 """
 
 
@@ -177,8 +177,8 @@ class DedupReport(Counts):
 
     done: deleted, marked or moved.
     unchanged: had the marks already.
-    gone: were deleted by other clients, or by a run that was killed. Documents that vanished when
-        the run was about to change them are in the log, and an undo restores them.
+    gone: were deleted by other clients, or by a run that was killed. An undo restores
+        those that disappeared when the run was about to delete them.
     merged: documents that stay, and took values from their duplicates.
     failures: skipped, with the reason; a conflict means that a document changed since it was
         compared.
@@ -385,8 +385,7 @@ class Dedup:
             result = self._change(plan.entries, row_of)
         failures = plan.failures + result.failures
         if plan.entries or failures:
-            unsure_ids = [failure.id for failure in result.failures if failure.unsure]
-            log.settle(result.changed_ids + unsure_ids, failures)
+            log.settle(result.changed_ids, failures)
         failed = {failure.id for failure in failures}
         shown_failures = [failure for failure in failures if failure.reason != _DELETED]
         deleted_meanwhile = len(failures) - len(shown_failures)

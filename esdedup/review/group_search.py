@@ -101,11 +101,11 @@ class GroupSearch:
     @property
     def finding(self) -> bool:
         """Return whether groups are being found now."""
-        return (job := self.jobs.last(FINDING)) is not None and not job.ended
+        return (job := self.latest) is not None and not job.ended
 
     @property
     def latest(self) -> Job | None:
-        """The last search for groups, under way or ended; None if there was none."""
+        """Return the last search for groups, under way or ended; None if there was none."""
         return self.jobs.last(FINDING)
 
     @property
@@ -141,7 +141,7 @@ class GroupSearch:
 
     def ready(self) -> str | None:
         """Start to find groups, unless that failed before; return the reason for that, or None."""
-        if (job := self.jobs.last(FINDING)) is not None and job.error is not None:
+        if (job := self.latest) is not None and job.error is not None:
             return job.error
         self.find()
         return None

@@ -49,13 +49,12 @@ class Overview:
             "documents": documents,
             "groups": groups,
             "error": error,
+            "job": job or review.jobs.current,
             "judged": len(review.index.judgements.read().pairs),
             "runs": len([*logs_of(review)]),
             "measure": review.measure,
             "threshold": review.threshold,
         }
-        if job is not None:
-            values["job"] = job
         if groups is not None:
             keys = review.group_list.numbers(groups).keys
             values |= {

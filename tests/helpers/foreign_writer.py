@@ -16,8 +16,8 @@ State = tuple[str, int] | None
 
 
 REPEATED = {("create", 409), ("delete", 404)}
-"""Verbs and statuses of what may be done all the same: a cluster that loses a server asks another,
-which finds it done."""
+"""Verbs and statuses of actions that may be done all the same: a cluster that loses a server asks
+another, which finds them done."""
 
 
 class ForeignWriter(threading.Thread):

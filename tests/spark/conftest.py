@@ -48,8 +48,8 @@ def spark(
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.driver.bindAddress": "127.0.0.1",
-            # The JVM of an example of the docs did not see SPARK_LOCAL_IP, and would tell executors
-            # another address than the one it listens at.
+            # An example of the docs may have started the JVM without SPARK_LOCAL_IP. Executors
+            # would then look for it at another address than the one it listens at.
             "spark.driver.host": "127.0.0.1",
             "spark.sql.shuffle.partitions": "4",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark")),

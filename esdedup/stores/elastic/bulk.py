@@ -96,7 +96,7 @@ def _write_chunk(
         rejected = settled.rejected
         if not rejected:
             return report
-        # A server that lost another one may have done what it rejects.
+        # A server that lost another one may reject an action that was done.
         unsure = True
         if len(rejected) < len(pending):
             # The server is busy, but makes progress.
@@ -110,7 +110,7 @@ def _write_chunk(
                 # It refused all of them for the whole time, and would refuse the next ones too.
                 raise attempts.given_up(refusal)
             failures = [
-                Failure(action.key, str(attempts.given_up(StoreUnavailable(reason))), unsure=unsure)
+                Failure(action.key, str(attempts.given_up(StoreUnavailable(reason))), unsure=True)
                 for action, reason in rejected
             ]
             return report + WriteReport(failures=failures)

@@ -154,7 +154,7 @@ def test_documents_of_a_template_are_taken_apart_and_copies_stay(template: str) 
 def test_equal_places_stay_together_and_others_do_not(drawn: list[int], template: str) -> None:
     """Any number of documents of a template, in any order, is one group for each number.
 
-    What many of them have, they may have by chance, and it shows no copies.
+    Many documents may have the same number by chance, which shows no copies.
     """
     assume(max(Counter(drawn).values()) < 7)
     numbers = [*range(20), *drawn]
