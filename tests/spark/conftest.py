@@ -36,7 +36,6 @@ def spark(
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("SPARK_WORKER_DIR", str(tmp_path_factory.mktemp("spark-work")))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
         # Halves the processor time of the JVM, which compiles code for each query.
         java_options = (
             "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -51,6 +50,10 @@ def spark(
             # An example of the docs may have started the JVM without SPARK_LOCAL_IP. Executors
             # would then look for it at another address than the one it listens at.
             "spark.driver.host": "127.0.0.1",
+            # Such a JVM, and the executors that it starts, lack what the environment gets here.
+            "spark.executorEnv.PYTHONPATH": os.pathsep.join(
+                [str(ROOT), os.environ.get("PYTHONPATH", "")]
+            ),
             "spark.sql.shuffle.partitions": "4",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark")),
             "spark.local.dir": str(tmp_path_factory.mktemp("spark-local")),
