@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from esdedup import MinHash, Passages, Scheme, Signature, SimHash
+import esdedup
+from esdedup import Scheme
 from esdedup.models import MARKS
 from esdedup.stores.mapping import field_mapping
 from tests.helpers.commands import call, run_command
@@ -98,8 +99,11 @@ def test_panels_do_not_overlap(file: str) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_fields_are_those_of_the_mapping(file: str) -> None:
-    scheme = Scheme([MinHash(), SimHash(), Signature(), Passages()])
-    fields = {f"esdedup.{name}" for name in field_mapping(scheme)["properties"]}
+    texts = [esdedup.MinHash(), esdedup.SimHash(), esdedup.Signature(), esdedup.Passages()]
+    values = [esdedup.Bits(fields=["hash"]), esdedup.Vectors(dimensions=2, fields=["vector"])]
+    schemes = [Scheme(texts), *(Scheme([sketch]) for sketch in values)]
+    properties = {name for scheme in schemes for name in field_mapping(scheme)["properties"]}
+    fields = {f"esdedup.{name}" for name in properties}
     marks = {f"esdedup.{name}" for name in MARKS}
     named = {parameters["field"] for _, parameters in aggregations(file)}
     for saved in objects_of(file):
