@@ -42,6 +42,8 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     found = fsspec.filesystem("s3", skip_instance_cache=True, use_listings_cache=False)
     found.mkdir("bucket")
     yield found
+    # All servers of a process share their buckets.
+    found.rm("bucket", recursive=True)
     server.stop()
 
 
