@@ -40,7 +40,7 @@ _CHARACTERS = 20_000_000
 """About the characters of all pages that are in memory at the same time."""
 
 _DELETED = "it is not there any more"
-"""The reason of a failure of a document that disappeared meanwhile. It is counted as gone.
+"""The reason of a failure of a document that disappeared during the run. It is counted as gone.
 
 Another client deleted it, or this run did: a cluster that loses a node sends its request to another
 one, which reports a conflict for a document that the first one has deleted. So it is unsure.

@@ -50,7 +50,7 @@ def spark(
             # An example of the docs may have started the JVM without SPARK_LOCAL_IP. Executors
             # would then look for it at another address than the one it listens at.
             "spark.driver.host": "127.0.0.1",
-            # Such a JVM, and the executors that it starts, lack what the environment gets here.
+            # Executors work in other folders, where Python does not find the modules of the tests.
             "spark.executorEnv.PYTHONPATH": os.pathsep.join(
                 [str(ROOT), os.environ.get("PYTHONPATH", "")]
             ),
