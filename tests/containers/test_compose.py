@@ -68,7 +68,11 @@ def running(compose: Compose, image: str, provide: Provide) -> Iterator[Compose]
         provide(f"{IMAGES[server.product]}:{server.version}")
     compose.variables["ESDEDUP_IMAGE"] = image
     try:
-        compose("up", "--wait", "--wait-timeout", "240")
+        try:
+            compose("up", "--wait", "--wait-timeout", "480")
+        except AssertionError as error:
+            error.add_note(compose("logs", "--tail", "60"))
+            raise
         yield compose
     finally:
         compose("down", "--volumes", "--timeout", "5")
