@@ -278,6 +278,18 @@ def _is_plain(kind: _Type) -> bool:
     return any(is_kind(kind) for is_kind in plain)
 
 
+def _is_bytes(kind: _Type) -> bool:
+    """Return whether the values of a type are bytes."""
+    types = require_pyarrow().types
+    of_bytes = (
+        types.is_binary,
+        types.is_large_binary,
+        types.is_binary_view,
+        types.is_fixed_size_binary,
+    )
+    return any(is_kind(kind) for is_kind in of_bytes)
+
+
 def _decoded(batch: _Batch) -> _Batch:
     """Return a batch whose columns hold each text of a row apart."""
     for position, column in enumerate(batch.columns):
@@ -705,6 +717,8 @@ def _row(batch: _Batch) -> _Row:
             reason = _first_line(error)
             if isinstance(error, UnicodeDecodeError) or "UTF8" in reason:
                 reason = "holds bytes that are not text in UTF-8"
+                if _is_bytes(column.type):
+                    reason += ": write a vector as a list of numbers, and other bytes in base64"
             elif isinstance(error, ArithmeticError):
                 reason = "holds a time that is out of range"
             reasons.append(f"the column {name!r} {reason}")

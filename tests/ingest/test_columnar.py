@@ -126,6 +126,11 @@ BAD: list[tuple[Any, str]] = [
     (pa.array([[0.5, float("inf")]]), "the number NaN or Infinity has no place in JSON"),
     (pa.array([[b"\xff"]]), "the column 'x' holds bytes that are not text in UTF-8"),
     (
+        pa.array([b"\0\0\x80\x3f"], pa.binary(4)),
+        "the column 'x' holds bytes that are not text in UTF-8: write a vector as a list of"
+        " numbers, and other bytes in base64",
+    ),
+    (
         pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xe9")),
         "the column 'x' holds bytes that are not text in UTF-8",
     ),
