@@ -36,7 +36,7 @@ from esdedup.records.paths import ABOUT
 from esdedup.records.pipes import is_pipe
 from esdedup.records.rewrite import RetainedFile, rewrite
 from esdedup.records.table_files import check_result
-from esdedup.records.targets import check_outside, check_table, check_targets
+from esdedup.records.targets import check_new, check_outside, check_table, check_targets
 from esdedup.records.text_files import STDIN, name_of
 from esdedup.runs.run import LISTED_FILES
 from esdedup.text.arrays import I64, Mask
@@ -111,6 +111,15 @@ class CleanFiles:
     def report(self) -> str | None:
         """The file for the report; None without an output."""
         return None if self.output in (None, STDIN) else report_file(str(self.output))
+
+    @property
+    def _described_in(self) -> list[tuple[str, str | None]]:
+        """The files that describe what is written, with the setting that names each in messages."""
+        return [
+            ("`removed`", self.listed),
+            ("the list of groups beside `output`,", self.left_whole),
+            ("the report beside `output`,", self.report),
+        ]
 
     @cached_property
     def most_private(self) -> str | None:
@@ -194,17 +203,18 @@ class CleanFiles:
         }
 
     def check_absent(self) -> None:
-        """Raise UsageError if the file or folder to write exists. An empty folder may."""
+        """Raise UsageError if a file or folder to write exists. An empty folder may."""
         output = self.output
         if output is None or output == STDIN:
             return
-        located = look_up(output)
-        if located is None:
-            return
-        is_local_folder = located.is_folder and not is_address(output)
-        if is_local_folder and all(path.name.startswith(".") for path in Path(output).iterdir()):
-            return
-        raise UsageError(f"{output} exists: name another `output`, or remove it")
+        if (located := look_up(output)) is not None:
+            is_local_folder = located.is_folder and not is_address(output)
+            names = [path.name for path in Path(output).iterdir()] if is_local_folder else []
+            if not is_local_folder or not all(name.startswith(".") for name in names):
+                raise UsageError(f"{output} exists: name another `output`, or remove it")
+        for setting, path in self._described_in:
+            if path is not None and path != self.removed:
+                check_new(setting, path)
 
     def check_targets(self, dead_letter: str | None) -> None:
         """Raise UsageError if a file to write is read too, or has two uses.
@@ -213,7 +223,7 @@ class CleanFiles:
         """
         targets: dict[str, Sequence[str | None]] = {
             "`output`": self.targets,
-            "`removed`": [self.removed],
+            **{setting: [path] for setting, path in self._described_in},
             "`dead_letter`": [dead_letter],
         }
         check_targets(targets, self.inputs)

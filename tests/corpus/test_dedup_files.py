@@ -158,6 +158,35 @@ def test_a_run_that_is_killed_resumes() -> None:
         assert not Path(f"out{last}.work").exists()
 
 
+def test_a_run_resumes_with_all_of_its_options_and_files_only() -> None:
+    shards()
+    Path("others").mkdir()
+    for name, text in zip("cd", texts(2), strict=True):
+        Path("others", f"{name}.jsonl").write_text(json.dumps({"text": text}))
+    for number, (options, name) in enumerate(
+        (
+            (["--within", "n:50s"], "within"),
+            (["--against", "others", "--only-between"], "only between"),
+            (["--against", "others", "--against-field", "text"], "against field"),
+            (["--collect", "n"], "collect"),
+        )
+    ):
+        command = ["clean", "in", "-o", f"out{number}"]
+        run_command(*command, *options, surroundings=killed_at("Writing"), status=130)
+        fewer = [] if "--against" not in options else ["--against", "others"]
+        refused = run_command(*command, *fewer, status=2)
+        assert f"unfinished run with another {name} (" in refused.err
+        assert ", not None)" in refused.err
+        run_command(*command, *options, status=0)
+    command = ["clean", "in", "-o", "out", "--against", "others"]
+    run_command(*command, surroundings=killed_at("Writing"), status=130)
+    Path("others/d.jsonl").rename("d.jsonl")
+    refused = run_command(*command, status=2)
+    assert "another state of others/d.jsonl" in refused.err
+    Path("d.jsonl").rename("others/d.jsonl")
+    run_command(*command, status=0)
+
+
 def test_a_damaged_file_can_be_mended() -> None:
     files = shards()
     whole = files[1].read_bytes()

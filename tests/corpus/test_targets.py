@@ -22,6 +22,15 @@ def files(folder: Path) -> None:
     Path("link.jsonl").symlink_to("in/a.jsonl")
     os.link("in/b.jsonl", "hard.jsonl")
     Path("mine.jsonl").write_text('{"my": "data"}\n')
+    for name in ("new.jsonl.removed.jsonl.zst", "old.jsonl.removed.report.json"):
+        Path(name).write_text("mine")
+    for name in (
+        "late.jsonl.removed.jsonl.zst",
+        "_removed.jsonl.zst",
+        "_removed.report.json",
+        "_conflicts.jsonl.zst",
+    ):
+        Path(name).write_bytes(Path("in/a.jsonl").read_bytes())
     Path("mine.html").write_text('<!doctype html>\n<html lang="en">\n<title>mine</title>\n')
     run_command("index", "in/a.jsonl", "--dead-letter", "of-index.jsonl")
 
@@ -33,6 +42,7 @@ def contents() -> dict[str, bytes]:
 
 
 ALL = ["in/*.jsonl", "--against", "items.jsonl", "-o", "out"]
+JSONL = ["--format", "jsonl"]
 READ = "the command reads this file: name another"
 NAMES = ["in/a.jsonl", "./in/../in/a.jsonl", "link.jsonl", "hard.jsonl", "items.jsonl"]
 COMMANDS: list[tuple[list[str], str]] = []
@@ -52,6 +62,13 @@ COMMANDS += [
     (["clean", "in", "-o", "t.jsonl", "--removed", "t.jsonl"], "--removed names this file too"),
     (["clean", "in", "-o", "t.jsonl", "--dead-letter", "t.jsonl"], "names this file too"),
     (["clean", "in", "-o", "mine.jsonl"], "mine.jsonl exists"),
+    # The list and the report have names of their own if none is chosen.
+    (["clean", "in", "-o", "new.jsonl"], "--removed new.jsonl.removed.jsonl.zst: the file exists"),
+    (["clean", "in", "-o", "old.jsonl"], "old.jsonl.removed.report.json: the file exists: remove"),
+    (["clean", "late.jsonl.removed.jsonl.zst", "-o", "late.jsonl"], READ),
+    (["clean", "_removed.jsonl.zst", "-o", "out"], "--output names this file too"),
+    (["clean", "_removed.report.json", *JSONL, "-o", "out"], "--output names this file too"),
+    (["clean", "_conflicts.jsonl.zst", "-o", "out"], "--output names this file too"),
     (["clean", "in", "-o", "in/clean"], "the next run would read it"),
     (["clean", "in", "-o", "./in/../in/clean.jsonl"], "the next run would read it"),
     (["clean", "in/*.jsonl", "-o", "in/clean.jsonl"], "the next run would read it"),

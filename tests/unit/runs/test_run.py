@@ -8,7 +8,7 @@ import pytest
 
 import esdedup
 from esdedup.exceptions import StoreUnavailable
-from esdedup.runs.run import Run
+from esdedup.runs.run import LISTED_FILES, Run
 
 JOB = {"threshold": 0.8, "files": ("a.jsonl",)}
 
@@ -42,6 +42,24 @@ def test_a_folder_belongs_to_one_job(tmp_path: Path) -> None:
         assert run.claimed
     with pytest.raises(esdedup.UsageError, match=r"another threshold \(0.8, not 0.9\)"):
         Run(tmp_path).claim({**JOB, "threshold": 0.9})
+
+
+def test_a_parameter_that_a_job_no_longer_has_is_another(tmp_path: Path) -> None:
+    earlier = {"files": 2, "within": "source", "state of b": "1", LISTED_FILES: "ab"}
+    later = {"files": 2, "within": None, "state of c": "2", LISTED_FILES: "ac"}
+    without_scope = {name: value for name, value in earlier.items() if name != "within"}
+    for job, difference in (
+        (without_scope, r"another within \(source, not None\)"),
+        ({**earlier, "delimiter": ";"}, r"another delimiter \(None, not ;\)"),
+        ({**later, "within": "source"}, r"another state of c \(None, not 2\)"),
+        ({"files": 2, "within": "source", LISTED_FILES: "a"}, r"another state of b \(1, not None"),
+        ({**earlier, LISTED_FILES: "ba"}, "another list of files"),
+    ):
+        with Run.at(tmp_path / "run") as run:
+            run.claim(earlier)
+            with pytest.raises(esdedup.UsageError, match=difference):
+                run.claim(job)
+            run.claim({**earlier, "delimiter": None})
 
 
 def test_a_run_of_another_version_is_refused(tmp_path: Path) -> None:
