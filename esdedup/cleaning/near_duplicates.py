@@ -19,7 +19,6 @@ from esdedup.compare.columns import columns_by_number
 from esdedup.compare.resources import DEFAULT_MEMORY, Resources
 from esdedup.exceptions import InputError, UsageError
 from esdedup.groups.groups import Grouping, Groups, groups_among
-from esdedup.records.files import Record
 from esdedup.records.inputs import total_bytes
 from esdedup.runs.run import Arrays
 from esdedup.stores.to_json import to_json
@@ -188,7 +187,7 @@ def _read_values(
         # All files, because the first records of one may have no text.
         chunks = files.reading.chunks([path], reporter.advance, files.merge.paths, files.files)
         for record in itertools.chain.from_iterable(chunk.records() for chunk in chunks):
-            if isinstance(record, Record) and record.line in remaining:
+            if record.source is not None and record.line in remaining:
                 values = files.merge.values_in(record.source)
                 texts.append(to_json(values, f"{path}, line {record.line}").encode())
     reporter.end()

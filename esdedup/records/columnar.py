@@ -23,7 +23,7 @@ import numpy as np
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
 from esdedup.models import Fields, grouped
 from esdedup.records.locations import AHEAD, open_file
-from esdedup.records.merge import NO_MERGE, Merge
+from esdedup.records.merge import NO_MERGE, Merge, is_nan
 from esdedup.tabular import TableFormat, require_pyarrow
 from esdedup.text.arrays import Mask, run_starts
 
@@ -416,7 +416,7 @@ def _with_new_values(
         column_type = schema.field(position).type
         values = table[name].to_pylist()
         if name in merge.collect and table.schema.field(position).type != column_type:
-            values = [None if value is None else [value] for value in values]
+            values = [None if value is None or is_nan(value) else [value] for value in values]
         for row, values_of_row in values_of_rows.items():
             if name in values_of_row:
                 values[row - first] = values_of_row[name]

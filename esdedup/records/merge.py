@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import RecordError, UsageError
@@ -22,7 +25,7 @@ class Merge:
     """The fields that the document that stays takes from its duplicates; by default none.
 
     The values of a document that stays come first, then those of its duplicates in their order.
-    Null, an empty text and an empty list are no values.
+    Null, NaN, an empty text and an empty list are no values.
 
     collect: fields that become lists of the distinct values of all, by JSON equality.
     fill: fields that it takes from the first duplicate that has one, if it has none itself.
@@ -106,7 +109,7 @@ class Merge:
         """Return the collected fields of a document that are not lists yet, as lists."""
         values = {path: value_at(source, path) for path in self.collect}
         return {
-            path: [] if value == "" else [value]
+            path: [] if value == "" or is_nan(value) else [value]
             for path, value in values.items()
             if value is not None and not isinstance(value, list)
         }
@@ -166,10 +169,15 @@ def _names(setting: str, fields: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _is_missing(value: object) -> bool:
-    """Return whether a value is none: null, an empty text, or a list of such values."""
+    """Return whether a value is none: null, NaN, an empty text, or a list of such values."""
     if isinstance(value, list):
         return all(map(_is_missing, value))
-    return value is None or value == ""
+    return value is None or value == "" or is_nan(value)
+
+
+def is_nan(value: object) -> bool:
+    """Return whether a value is NaN, which data frames have where a value is missing."""
+    return isinstance(value, float | np.floating) and math.isnan(value)
 
 
 def _distinct(values: Iterable[object]) -> list[object]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +13,7 @@ import pytest
 
 import esdedup
 from esdedup import UsageError
-from esdedup.exceptions import InputError
+from esdedup.exceptions import InputError, RecordError
 from esdedup.records.merge import Merge
 from tests.helpers.commands import read_lines, run_command, words, write_lines
 from tests.helpers.packages import imported
@@ -123,6 +124,35 @@ def test_columns_become_lists(ending: str) -> None:
     }
 
 
+@pytest.mark.parametrize("setting", ["collect", "fill"])
+def test_nan_is_no_value(setting: str) -> None:
+    table = pa.table({"text": [COPY, OTHER, COPY], "price": [np.nan, np.nan, 2.5]})
+    pq.write_table(table, "in.parquet")
+    esdedup.clean("in.parquet", "out.parquet", **{setting: "price"})
+    prices = pq.read_table("out.parquet")["price"].to_pylist()
+    # A column that is not changed keeps what it has.
+    expected = [[2.5], None] if setting == "collect" else [2.5, np.nan]
+    assert repr(prices) == repr(expected)
+    lines = [f'{{"text": "{COPY}", "price": NaN}}', f'{{"text": "{COPY}", "price": 2.5}}']
+    Path("in.jsonl").write_text("\n".join(lines))
+    esdedup.clean("in.jsonl", "out.jsonl", **{setting: "price"})
+    value = "[2.5]" if setting == "collect" else "2.5"
+    assert Path("out.jsonl").read_text() == f'{{"text": "{COPY}", "price": {value}}}\n'
+
+
+def test_records_that_no_store_accepts_take_and_give_values() -> None:
+    first = f'{{"text": "{COPY}", "url": "x", "url": "a", "other": NaN, "half": "\\ud83d"}}\n'
+    second = f'{{"text": "{COPY}", "url": ["b"], "id": 0.5, "author": "Ann", "author": "Bob"}}\n'
+    Path("in.jsonl").write_text(first + second)
+    esdedup.clean("in.jsonl", "out.jsonl", collect="url", fill="author")
+    taken = first.replace('"a"', '["a","b"]').replace("}\n", ',"author":"Bob"}\n')
+    assert Path("out.jsonl").read_text() == taken
+    with pytest.raises(RecordError, match="in.jsonl, line 1 can't be written as JSON"):
+        esdedup.clean("in.jsonl", "half.jsonl", collect="half")
+    Path("in.jsonl").write_text(first.replace("NaN", "Infinity") + second)
+    assert "in.jsonl, line 1" in run_command("clean", "in.jsonl", "--fill", "other", status=1).err
+
+
 def test_a_killed_run_resumes_with_the_same_values() -> None:
     write_copies()
     whole = esdedup.clean("in", "whole", collect="url")
@@ -196,6 +226,7 @@ def test_a_field_below_a_text_is_no_place_for_values() -> None:
         ),
         ({"tags": {"a": 1, "b": 2}}, [{"tags": {"b": 2, "a": 1}}], {}),
         ({"tags": {"a": 1}}, [{"tags": [{"a": 2}]}], {"tags": [{"a": 1}, {"a": 2}]}),
+        ({"by": float("nan")}, [{"by": np.float32("nan")}, {"by": 2}, {"by": 3}], {"by": 2}),
         ({"by": "", "tags": 1}, [{"by": []}, {"by": 0}, {"by": "Ann"}], {"by": 0}),
     ],
 )
