@@ -18,7 +18,7 @@ import numpy as np
 import xxhash
 
 from esdedup.exceptions import InputError, UsageError
-from esdedup.records.columnar import check_merge
+from esdedup.records.columnar import check_merge, check_text_column
 from esdedup.records.files import Delimited, Format, format_of
 from esdedup.records.inputs import Reading
 from esdedup.records.locations import (
@@ -40,6 +40,9 @@ from esdedup.records.targets import check_new, check_outside, check_table, check
 from esdedup.records.text_files import STDIN, name_of
 from esdedup.runs.run import LISTED_FILES
 from esdedup.text.arrays import I64, Mask
+
+_REPORT_BEGINS = b'{\n  "documents": '
+"""How `CleanReport.save` begins a file, which a later run may replace."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +217,7 @@ class CleanFiles:
                 raise UsageError(f"{output} exists: name another `output`, or remove it")
         for setting, path in self._described_in:
             if path is not None and path != self.removed:
-                check_new(setting, path)
+                check_new(setting, path, _REPORT_BEGINS if path == self.report else b"")
 
     def check_targets(self, dead_letter: str | None) -> None:
         """Raise UsageError if a file to write is read too, or has two uses.
@@ -245,6 +248,11 @@ class CleanFiles:
             raise UsageError(f"`{setting}` requires one `text_field`")
         if self.output == STDIN or len({*self.targets}) < len(self.targets):
             raise UsageError(f"`{setting}` requires a folder to write to")
+        (text_field,) = self.reading.text_fields
+        for path in self.files:
+            kind = self.format or format_of(path)
+            if kind == "parquet" or kind == "arrow":
+                check_text_column(path, kind, setting, text_field)
 
     def check_merge(self) -> None:
         """Raise UsageError if records of the files can't take values from others."""

@@ -34,7 +34,7 @@ from esdedup.compare.plan import Plan
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups
 from esdedup.index import Index
-from esdedup.ingest.ingest import IngestSettings
+from esdedup.ingest.ingest import IngestReport, IngestSettings
 from esdedup.ingest.parallel import number_of_processes
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.inputs import Reading, total_bytes
@@ -242,20 +242,28 @@ class Addition:
         inputs = self.inputs
         if inputs.former is not None:
             assert isinstance(decisions, RemovedDocuments | CutDocuments)
-            added, name = inputs.former.add(decisions), inputs.former.place
-        else:
-            (index,) = inputs.indices
-            added, name = self._add_to(index), index.store.where
-        self.reporter.say(f"{count(added, 'document')} added to {name}")
+            added = count(inputs.former.add(decisions), "document")
+            self.reporter.say(f"{added} added to {inputs.former.place}")
+            return
+        (index,) = inputs.indices
+        ingested = self._add_to(index)
+        added = count(ingested.created + ingested.unchanged, "document")
+        self.reporter.say(f"{added} added to {index.store.where}")
+        if ingested.updated:
+            replaced = count(ingested.updated, "document")
+            self.reporter.say(
+                f"{replaced} of {index.store.where} replaced by others with their ids, and not"
+                " compared with later: give each record an id of its own"
+            )
 
-    def _add_to(self, index: Index) -> int:
-        """Add the documents of the files that were written, and return their number."""
+    def _add_to(self, index: Index) -> IngestReport:
+        """Add the documents of the files that were written."""
         files, inputs = self.inputs.files, self.inputs
         written = [file for file in dict.fromkeys(files.targets) if look_up(file)]
         settings = IngestSettings(workers=inputs.workers, id_field=files.reading.id_field)
         ingested = index.ingest(files.reading.chunks(written), inputs.dead_letter, settings)
         index.store.refresh()
-        return ingested.read - ingested.failed
+        return ingested
 
 
 @dataclass(frozen=True)

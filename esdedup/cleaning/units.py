@@ -25,6 +25,7 @@ from esdedup.records.files import BadRecord, Record, chunks_of_file
 from esdedup.runs.run import Run
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import normalised_digests, read_digests
+from esdedup.stores.fields import value_at
 from esdedup.text.arrays import SeenValues
 from esdedup.text.characters import is_unicode
 from esdedup.text.words import tokenise
@@ -154,10 +155,11 @@ class UnitDecisions:
 
         Raises InputError if a file can't be read.
         """
-        text_field = self.files.reading.text_fields[0]
+        reading = self.files.reading
+        text_field = reading.text_fields[0]
         for path in self.files.files:
             lines, is_retained, changed = list[int](), list[bool](), dict[int, str]()
-            for chunk in chunks_of_file(path, self.files.format, None, self.files.reading.encoding):
+            for chunk in chunks_of_file(path, reading.file_format, None, reading.encoding):
                 records = [*chunk.records()]
                 texts = [_text_of(record, text_field) for record in records]
                 shortened = self.units.without(texts)
@@ -176,5 +178,5 @@ class UnitDecisions:
 
 
 def _text_of(record: Record | BadRecord, field: str) -> str | None:
-    text = None if record.source is None else record.source.get(field)
+    text = None if record.source is None else value_at(record.source, field)
     return text if isinstance(text, str) and is_unicode(text) else None

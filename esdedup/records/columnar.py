@@ -357,6 +357,24 @@ def check_merge(path: str, kind: TableFormat, merge: Merge) -> None:
         schema_with_lists(path, schema, kind, merge)
 
 
+def check_text_column(path: str, kind: TableFormat, setting: str, text_field: str) -> None:
+    """Raise UsageError if texts of a field can't be changed, as a setting requires.
+
+    They are in lists or structs then. A field that is missing is none of these.
+    """
+    check_columns(path, kind)
+    with _opened(path, kind) as (_, schema, _):
+        position = schema.get_field_index(text_field)
+        is_nested = any(text_field.startswith(f"{name}.") for name in schema.names)
+        if position >= 0:
+            is_nested = require_pyarrow().types.is_nested(schema.field(position).type)
+    if is_nested:
+        raise UsageError(
+            f"{path}: `{setting}` can't change texts in structs and lists, as {text_field!r} is:"
+            " write them into a column"
+        )
+
+
 def schema_with_lists(path: str, schema: _Schema, kind: TableFormat, merge: Merge) -> _Schema:
     """Return the schema of a file whose collected columns are lists.
 

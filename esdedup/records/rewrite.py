@@ -31,6 +31,8 @@ from esdedup.records.files import Format, elements_of, format_of
 from esdedup.records.locations import open_file, written
 from esdedup.records.merge import NO_MERGE, Merge
 from esdedup.records.text_files import COMPRESSED, STDIN, begins_with, name_of, opened
+from esdedup.stores.fields import value_at
+from esdedup.stores.json_text import members
 from esdedup.text.arrays import I64, Mask
 
 _MARKS = {
@@ -157,7 +159,9 @@ def _copy_texts(
             is_array = format == "jsonl" and begins_with(text, "[")
             codec, mark = _begin(text)
             if is_array:
-                _check_array(source, len(sources))
+                if len(sources) > 1:
+                    reason = "it is a JSON array: name a folder to write to"
+                    raise UsageError(f"{source.path}: {reason}")
                 array = cast(IO[bytes], text.buffer).read()
                 out.write(mark + _elements(array, codec, source))
                 return
@@ -187,15 +191,6 @@ def _copy_texts(
                 out.write(line)
 
 
-def _check_array(source: RetainedFile, files: int) -> None:
-    """Raise UsageError if a JSON array can't be written as requested."""
-    if source.changed:
-        reason = "texts of a JSON array can't be changed: use JSON lines"
-        raise UsageError(f"{source.path}: {reason}")
-    if files > 1:
-        raise UsageError(f"{source.path}: it is a JSON array: name a folder to write to")
-
-
 def _retained_lines(
     source: RetainedFile, lines: Iterator[bytes], codec: str, field: str | None
 ) -> Iterator[bytes]:
@@ -213,15 +208,8 @@ def _retained_lines(
         while number == next_start:
             stays = next_stays
             next_start, next_stays = next(starts, _NO_START)
-        if number in source.changed:
-            try:
-                changed_line = _with_text(line.decode(codec), field, source.changed[number])
-            except ValueError as error:
-                reason = f"it has no string {source.field!r}, whose text could be changed"
-                raise InputError(f"{source.path}, line {number}: {reason}") from error
-            line = changed_line.encode(codec)
-        if stays and source.merge:
-            line = _with_new_values(source, number, line.decode(codec)).encode(codec)
+        if stays and (number in source.changed or source.merge):
+            line = _with_changes(source, number, line.decode(codec), field).encode(codec)
         if stays:
             yield line
     if (next_start, next_stays) != _NO_START:
@@ -252,6 +240,22 @@ def _retained_rows(
             yield row
 
 
+def _with_changes(source: RetainedFile, number: int, line: str, field: str | None) -> str:
+    """Return a record that stays with its new text, and with the values that it takes from others.
+
+    number: of the record.
+    field: of the text in JSON; None if the line is the text. Raises InputError if a value can't be
+    written.
+    """
+    if number in source.changed:
+        try:
+            line = _with_text(line, field, source.changed[number])
+        except ValueError as error:
+            reason = f"it has no string {source.field!r}, whose text could be changed"
+            raise InputError(f"{source.path}, line {number}: {reason}") from error
+    return _with_new_values(source, number, line)
+
+
 def _with_new_values(source: RetainedFile, number: int, text: str) -> str:
     """Return the JSON of a record that stays, with the values that it takes from others.
 
@@ -275,18 +279,29 @@ def _with_text(line: str, field: str | None, text: str) -> str:
     """
     if field is None:
         return text + line[len(line.rstrip("\r\n")) :]
-    decoder, position, value, span = json.JSONDecoder(), line.index("{"), None, (0, 0)
+    start, end = _place_of(line, line.index("{"), field)
+    return line[:start] + json.dumps(text, ensure_ascii=False) + line[end:]
+
+
+def _place_of(text: str, start: int, path: str) -> tuple[int, int]:
+    """Return where the string of a field is in an object that begins at `start`.
+
+    path: as in `value_at`. Raises ValueError if there is no string.
+    """
     # Of a repeated key the last value counts.
-    while (key_at := line.find('"', position)) >= 0:
-        key, position = decoder.raw_decode(line, key_at)
-        start = line.index(":", position) + 1
-        start += len(line[start:]) - len(line[start:].lstrip(" \t"))
-        read, position = decoder.raw_decode(line, start)
-        if key == field:
-            value, span = read, (start, position)
-    if not isinstance(value, str):
-        raise ValueError
-    return line[: span[0]] + json.dumps(text, ensure_ascii=False) + line[span[1] :]
+    by_key = {member.key: member for member in members(text, start)}
+    if path in by_key:
+        if not isinstance(by_key[path].value, str):
+            raise ValueError
+        return by_key[path].start, by_key[path].end
+    for cut, character in enumerate(path):
+        if character == "." and path[:cut] in by_key:
+            member, path_below = by_key[path[:cut]], path[cut + 1 :]
+            if isinstance(member.value, list):
+                raise ValueError
+            if isinstance(member.value, dict) and value_at(member.value, path_below) is not None:
+                return _place_of(text, member.start, path_below)
+    raise ValueError
 
 
 def _begin(text: io.TextIOWrapper) -> tuple[str, bytes]:
@@ -333,7 +348,7 @@ def _lines(path: str, text: io.TextIOWrapper, codec: str) -> Iterator[bytes]:
 
 
 def _elements(data: bytes, codec: str, source: RetainedFile) -> bytes:
-    """Return a JSON array with the elements that stay, of which some take values from others."""
+    """Return a JSON array with the elements that stay, of which some change."""
     path, stays = source.path, source.stays
     array = data.decode(codec, "surrogateescape")
     spans = [*elements_of(array)]
@@ -348,7 +363,6 @@ def _elements(data: bytes, codec: str, source: RetainedFile) -> bytes:
         # An element has the separator before it, unless it is the first.
         separator = "" if len(texts) == 1 else array[ends[number] : starts[number]]
         element = array[starts[number] : ends[number + 1]]
-        if source.merge:
-            element = _with_new_values(source, number + 1, element)
+        element = _with_changes(source, number + 1, element, source.field)
         texts.append(separator + element)
     return "".join([*texts, array[ends[-1] :]]).encode(codec, "surrogateescape")

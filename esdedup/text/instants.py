@@ -75,7 +75,8 @@ def instant_of(value: Any) -> Instant | None:
         return Instant((value.toordinal() - _EPOCH) * 86_400 * _SECOND, "dates")
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return None
-    return _of_number(Decimal(value)) if math.isfinite(value) else None
+    number = Decimal(value)
+    return _of_number(number) if number.is_finite() else None
 
 
 def number_of(value: Any) -> float | None:
@@ -95,7 +96,7 @@ def number_of(value: Any) -> float | None:
 def _of_number(value: Decimal) -> Instant | None:
     least = _LEAST_OF_NEXT
     for kind, power in _UNITS:
-        if abs(value) < least:
+        if value.copy_abs() < least:
             return Instant(int(value.scaleb(power)), f"{kind} since 1970" if value else "")
         least *= 1_000
     return None

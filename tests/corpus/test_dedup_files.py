@@ -17,7 +17,7 @@ import esdedup.cleaning.outputs
 from esdedup.cleaning.near_duplicates import MemoryOfJob
 from esdedup.cli.surroundings import Surroundings
 from esdedup.runs.run import ShareSizes
-from tests.helpers.commands import read_lines, run_command, write_lines
+from tests.helpers.commands import read_lines, run_command, words, write_lines
 from tests.helpers.processes import start_command
 from tests.helpers.surroundings import at_step, killed_at
 
@@ -352,6 +352,21 @@ def test_each_shard_is_compared_with_all_earlier_ones() -> None:
         assert index.statistics().documents == len(kept) < 180
         assert not len(index.pairs(threshold=0.8))
         assert {int(index.get(str(n)).id) for n in kept} == {*kept}
+
+
+def test_a_shard_that_replaces_documents_of_the_index_says_so() -> None:
+    options = ["--against", "all.db", "--update"]
+    said = [
+        "1 document added to",
+        "0 documents added to",
+        "replaced by others with their ids, and not compared with later",
+    ]
+    for number, expected in enumerate((said[:1], said[1:])):
+        write_lines(Path("in.jsonl"), [{"id": 1, "text": words(number)}])
+        done = run_command("clean", "in.jsonl", "-o", f"out{number}.jsonl", *options, status=0)
+        for sentence in expected:
+            assert sentence in done.err
+        assert (said[2] in done.err) == (number == 1)
 
 
 def test_a_dataset_of_huggingface_loads_again() -> None:

@@ -126,16 +126,17 @@ def test_columns_become_lists(ending: str) -> None:
 
 @pytest.mark.parametrize("setting", ["collect", "fill"])
 def test_nan_is_no_value(setting: str) -> None:
+    how: dict[str, Any] = {setting: "price"}
     table = pa.table({"text": [COPY, OTHER, COPY], "price": [np.nan, np.nan, 2.5]})
     pq.write_table(table, "in.parquet")
-    esdedup.clean("in.parquet", "out.parquet", **{setting: "price"})
+    esdedup.clean("in.parquet", "out.parquet", **how)
     prices = pq.read_table("out.parquet")["price"].to_pylist()
     # A column that is not changed keeps what it has.
     expected = [[2.5], None] if setting == "collect" else [2.5, np.nan]
     assert repr(prices) == repr(expected)
     lines = [f'{{"text": "{COPY}", "price": NaN}}', f'{{"text": "{COPY}", "price": 2.5}}']
     Path("in.jsonl").write_text("\n".join(lines))
-    esdedup.clean("in.jsonl", "out.jsonl", **{setting: "price"})
+    esdedup.clean("in.jsonl", "out.jsonl", **how)
     value = "[2.5]" if setting == "collect" else "2.5"
     assert Path("out.jsonl").read_text() == f'{{"text": "{COPY}", "price": {value}}}\n'
 
@@ -147,7 +148,7 @@ def test_records_that_no_store_accepts_take_and_give_values() -> None:
     esdedup.clean("in.jsonl", "out.jsonl", collect="url", fill="author")
     taken = first.replace('"a"', '["a","b"]').replace("}\n", ',"author":"Bob"}\n')
     assert Path("out.jsonl").read_text() == taken
-    with pytest.raises(RecordError, match="in.jsonl, line 1 can't be written as JSON"):
+    with pytest.raises(RecordError, match=r"in\.jsonl, line 1 can't be written as JSON"):
         esdedup.clean("in.jsonl", "half.jsonl", collect="half")
     Path("in.jsonl").write_text(first.replace("NaN", "Infinity") + second)
     assert "in.jsonl, line 1" in run_command("clean", "in.jsonl", "--fill", "other", status=1).err

@@ -103,6 +103,34 @@ def test_what_loses_nothing_stays_as_it_came() -> None:
     assert Path("y/b.txt").read_text("utf-8") == "own b\n"
 
 
+def test_csv_of_another_delimiter_loses_its_repeated_lines() -> None:
+    rows = [f'{n};"{words(n)}\n{NOTICE}"\n' for n in range(3)]
+    Path("a.csv").write_text("id;text\n" + "".join(rows))
+    command = ["clean", "a.csv", "-o", "b.csv", "--unit", "line", "--delimiter", ";", "--json"]
+    (report,) = run_command(*command, status=0).json
+    assert (report["documents"], report["failed"]) == (3, 0)
+    cut = [rows[0], *(row.replace(NOTICE, "") for row in rows[1:])]
+    assert Path("b.csv").read_text() == "id;text\n" + "".join(cut)
+
+
+def test_a_text_in_an_object_loses_its_repeated_lines() -> None:
+    texts = [f"{words(n)}\\n{NOTICE}" for n in range(2)]
+    lines = [f'{{"a": {{"text": "old", "n": 1.0, "text":"{text}"}}, "b": 2}}' for text in texts]
+    command = ["clean", "--unit", "line", "--text-field", "a.text"]
+    for file, separator, around in (("a.jsonl", "\n", ("", "")), ("b.jsonl", " ,\n", ("[", "\n]"))):
+        Path(file).write_text(separator.join(lines).join(around))
+        run_command(*command, file, "-o", f"new-{file}", status=0)
+        cut = [lines[0], lines[1].replace(NOTICE, "")]
+        assert Path(f"new-{file}").read_text() == separator.join(cut).join(around)
+    pyarrow = require_pyarrow()
+    table = pyarrow.table({"a": [{"text": NOTICE}], "b": [[NOTICE]]})
+    pyarrow.parquet.write_table(table, "c.parquet")
+    for field in ("a.text", "b", "a"):
+        command = ["clean", "c.parquet", "-o", "d.parquet", "--unit", "line"]
+        refused = run_command(*command, "--text-field", field, status=2)
+        assert f"--unit can't change texts in structs and lists, as {field!r} is" in refused.err
+
+
 def test_a_run_that_is_killed_resumes() -> None:
     Path("in").mkdir()
     for shard in range(3):

@@ -8,6 +8,7 @@ import itertools
 import json
 import lzma
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from hypothesis import strategies as st
 from esdedup.exceptions import InputError, StoreError, UsageError
 from esdedup.records.files import BadRecord, Format, Record, read_records
 from esdedup.records.rewrite import RetainedFile, rewrite
+from esdedup.stores.fields import value_at
 from tests.helpers.full_disk import largest_file
 from tests.helpers.fuzz import fuzz
 from tests.unit.ingest.test_files import content
@@ -95,6 +97,26 @@ def test_a_short_first_part_does_not_hide_what_a_file_is(
         ]
 
 
+@dataclass(frozen=True)
+class Pairs:
+    """An object of JSON, in which a key may be repeated."""
+
+    members: list[tuple[str, Any]]
+
+    def json(self) -> str:
+        members = (f"{json.dumps(name)} :{written(value)}" for name, value in self.members)
+        return "{" + ", ".join(members) + "}"
+
+
+def written(value: Any) -> str:
+    """Return a value as JSON."""
+    if isinstance(value, Pairs):
+        return value.json()
+    if isinstance(value, list):
+        return "[" + " , ".join(map(written, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
 @fuzz
 @given(
     format=st.sampled_from(["jsonl", "array", "csv", "tsv", "text"]),
@@ -158,6 +180,46 @@ def test_what_stays_is_as_it_came(
     found = [plain(each) for each in read_records(str(out), kind, encoding)]
     assert found == [plain(each) for each, stays in zip(every, kept, strict=True) if stays]
     assert not [*tmp_path.glob(".*")]
+
+
+NAMES = st.sampled_from(["a", "b", "a.b", "text", 'a"'])
+OBJECTS = st.recursive(
+    st.none() | st.integers() | text | st.lists(text, max_size=2),
+    lambda values: st.lists(st.tuples(NAMES, values), max_size=4).map(Pairs) | st.lists(values),
+)
+
+
+@fuzz
+@given(
+    pairs=st.lists(st.tuples(NAMES, OBJECTS), max_size=5).map(Pairs),
+    path=st.sampled_from(["text", "a", "a.b", "a.text", "a.b.text", 'a".b']),
+    new=text,
+    is_array=st.booleans(),
+)
+def test_a_new_text_replaces_a_string_and_nothing_else(
+    tmp_path: Path, pairs: Pairs, path: str, new: str, is_array: bool
+) -> None:
+    file, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    record = pairs.json()
+    around = ("[{}, ", "]") if is_array else ("{}\n", "\n")
+    file.write_text(record.join(around), "utf-8")
+    number = 2
+    old = value_at(json.loads(record), path)
+    source = RetainedFile(
+        str(file), np.array([1, number]), np.array([True, True]), path, {number: new}
+    )
+    if not isinstance(old, str):
+        with pytest.raises(InputError, match="it has no string"):
+            rewrite([source], str(out))
+        return
+    rewrite([source], str(out))
+    begin, end = around
+    changed = out.read_text("utf-8").removeprefix(begin).removesuffix(end)
+    assert value_at(json.loads(changed), path) == new
+    # The old text in its place gives the old record.
+    restored = RetainedFile(str(out), source.starts, source.stays, path, {number: old})
+    rewrite([restored], str(file))
+    assert file.read_text("utf-8") == record.join(around)
 
 
 @fuzz
