@@ -38,6 +38,8 @@ def _folder_of(job: CleanJob, work: str | None, sizes: ShareSizes) -> Iterator[R
     # The folder for an address is on this machine.
     place = PurePath(output).name if is_address(output) else output.rstrip("/")
     is_kept = work is not None or output != STDIN
+    if is_kept and work is None and not Path(place).absolute().parent.is_dir():
+        raise UsageError(f"{output}: {PurePath(place).parent} is no folder: make it first")
     with Run.at(Path(work or f"{place}.work"), sizes) if is_kept else Run.temporary(sizes) as run:
         has_results = run.has(REPORT)
         job.files.check_removed(is_new=not has_results)

@@ -139,7 +139,11 @@ class OutputOptions:
             facts.append(("list of conflicts", left_whole_file(str(self.written))))
         show_report(report, as_json, {"output": self.written}, facts)
         if report.failed:
-            where = letters.path if self.task is None else "the dead-letter files of the tasks"
+            where = str(letters.path)
+            if self.task is not None:
+                where = "the dead-letter files of the tasks"
+            elif not letters.path.exists():
+                where = "the dead-letter file of the run that was interrupted"
             message(f"{count(report.failed, 'record')} skipped: see {where}")
             raise Exit(1)
 

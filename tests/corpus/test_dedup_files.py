@@ -187,6 +187,25 @@ def test_a_run_resumes_with_all_of_its_options_and_files_only() -> None:
     run_command(*command, status=0)
 
 
+def test_a_run_that_resumes_names_a_dead_letter_file_that_exists() -> None:
+    write_lines(Path("in.jsonl"), [{"text": "one text"}, {"text": "one text"}, {"n": 1}])
+    command = ["clean", "in.jsonl", "-o", "out.jsonl"]
+    first = ["--dead-letter", "first.jsonl"]
+    run_command(*command, *first, surroundings=killed_at("Writing"), status=130)
+    resumed = run_command(*command, "--dead-letter", "second.jsonl", status=1)
+    assert "1 record skipped: see the dead-letter file of the run that was inter" in resumed.err
+    assert not Path("second.jsonl").exists()
+    assert len(read_lines(Path("first.jsonl"))) == 1
+
+
+def test_an_output_in_no_folder_is_refused() -> None:
+    Path("file").write_text("")
+    write_lines(Path("in.jsonl"), [{"text": "one text"}])
+    for output, parent in (("new/out", "new"), ("file/out.jsonl", "file")):
+        refused = run_command("clean", "in.jsonl", "-o", output, status=2)
+        assert f"{output}: {parent} is no folder: make it first" in refused.err
+
+
 def test_a_damaged_file_can_be_mended() -> None:
     files = shards()
     whole = files[1].read_bytes()
