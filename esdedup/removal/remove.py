@@ -470,7 +470,7 @@ class Dedup:
             return {self.groups.ids[row]: {} for row in representatives}
         row_of = {self.groups.ids[row]: row for row in representatives}
         paths = [*self.meta.text_fields, *self.merge.paths, *self.groups.label_paths]
-        documents = self.store.hold(list(row_of), paths)
+        documents = self.store.hold_now(list(row_of), paths)
         digests = self._digests(documents)
         return {
             document.id: self.merge.values_in(document.source)

@@ -122,6 +122,12 @@ class Store(Protocol):
         Raises StoreError if whole documents are requested and the index does not keep them.
         """
 
+    def hold_now(self, ids: Sequence[str], paths: list[str]) -> list[StoredDocument]:
+        """Return the documents that exist, as `hold` does, with what other clients just changed.
+
+        A document that changes while it is read may be left out, as if it were gone.
+        """
+
     def hold_again(
         self, documents: Sequence[StoredDocument], paths: list[str] | None = None
     ) -> list[StoredDocument]:

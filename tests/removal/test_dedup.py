@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -221,6 +221,47 @@ def test_nothing_goes_whose_original_went(
     assert undone(store, there).failures == []
     expected = before | {"g1-0": after.get("g1-0")}
     assert whole(store) == {id: one for id, one in expected.items() if one is not None}
+
+
+@clusters
+@pytest.mark.parametrize("moment", ["before", "then"])
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("gone", [True, False])
+def test_an_original_that_another_client_changed_is_noticed_before_a_refresh(
+    place: Place,
+    others: Place,
+    there: Store,
+    store: Store,
+    apply: Apply,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+    several: bool,
+    gone: bool,
+) -> None:
+    # Fields of more than 100 documents of one index, and of any of several, are read by a search.
+    monkeypatch.setattr(esdedup.removal.remove, "FIRST_PAGE", 1_000)
+    alias = f"{place.index}-alias"
+    with ExitStack() as opened:
+        by = store
+        if several:
+            there.create(META)
+            for each in (place, others):
+                each.call("PUT", f"/_alias/{alias}")
+            by = opened.enter_context(closing(Place(place.target, alias).open()))
+        write_records(store, sources(2 if several else 120))
+        place.call("PUT", "/_settings", {"index": {"refresh_interval": "-1"}})
+        place.call("POST", "/_refresh")
+
+        def change() -> None:
+            if gone:
+                place.call("DELETE", "/_doc/g1-0")
+            else:
+                place.call("PUT", "/_doc/g1-0", {"text": "一段别的文字"})
+
+        report = apply(**{moment: change}, by=by)
+    assert sorted(failure.id for failure in report.failures) == ["g1-1", "g1-2"]
+    assert "original" in report.failures[0].reason
+    assert {"g1-1", "g1-2"} <= whole(store).keys()
 
 
 # Kills

@@ -303,6 +303,30 @@ class ClusterStore:
         times = [path for path in paths if isinstance(path, TimeField)]
         return times_among(times, (self._mappings() or {}).values()) if times else []
 
+    def hold_now(self, ids: Sequence[str], paths: list[str]) -> list[StoredDocument]:
+        # A search may show what another client has changed since, until the index refreshes.
+        current, outdated = self._by_currency(self.hold(ids, paths))
+        if outdated:
+            self.refresh()
+            again, _ = self._by_currency(self.hold([document.id for document in outdated], paths))
+            current += again
+        return current
+
+    def _by_currency(
+        self, documents: Sequence[StoredDocument]
+    ) -> tuple[list[StoredDocument], list[StoredDocument]]:
+        """Return the documents that are as they were read, and those that changed or are gone."""
+        places = [place_of(document) for document in documents]
+        versions = {
+            (stored.index, stored.id_in_index): stored.version
+            for stored in self._get(places, _NOTHING)
+        }
+        current, outdated = list[StoredDocument](), list[StoredDocument]()
+        for document in documents:
+            version = versions.get((document.index, document.id_in_index))
+            (current if version == document.version else outdated).append(document)
+        return current, outdated
+
     def hold_again(
         self, documents: Sequence[StoredDocument], paths: list[str] | None = None
     ) -> list[StoredDocument]:

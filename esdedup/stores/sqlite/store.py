@@ -210,6 +210,9 @@ class LocalStore:
             pairs = zip(documents, rows, strict=True)
             return [StoredDocument(document, row.version) for document, row in pairs]
 
+    def hold_now(self, ids: Sequence[str], paths: list[str]) -> list[StoredDocument]:
+        return self.hold(ids, paths)
+
     def hold_again(
         self, documents: Sequence[StoredDocument], paths: list[str] | None = None
     ) -> list[StoredDocument]:
