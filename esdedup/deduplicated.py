@@ -94,7 +94,10 @@ class ContainedItem(NamedTuple):
 
 
 class Containments(TabularList[ContainedItem]):
-    """The records of `against` that records contain, by record. One may contain several."""
+    """The records of `against` that records contain, by record. One may contain several.
+
+    With `mask`, each place of an item that was cut is listed.
+    """
 
     columns: ClassVar[dict[str, str]] = {
         "row": "int64", "item": "int64", "fraction": "double", "start": "int64", "end": "int64",

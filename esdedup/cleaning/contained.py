@@ -6,11 +6,14 @@ documents hold are no evidence, and items with fewer than eight words of evidenc
 et al., "Language models are few-shot learners", NeurIPS 2020, appendix C).
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from heapq import heappop, heappush
+from operator import attrgetter
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -30,7 +33,7 @@ from esdedup.sketch.measures import COVER
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import hashed_words
 from esdedup.text.arrays import F64, I64, U64, Mask, Ragged, blocks, ranges, run_starts
-from esdedup.text.cuts import without_spans
+from esdedup.text.cuts import remainder_of, without_spans
 from esdedup.text.highlight import placed
 from esdedup.text.shingles import shingle
 from esdedup.text.strings import Numbers, Strings
@@ -94,7 +97,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Spans:
-    """Items in documents, as arrays of shape (n,), by document.
+    """Items in documents, as arrays of shape (n,), by document. It may have one several times.
 
     document: numbers of documents.
     item: numbers of the items that they contain.
@@ -193,11 +196,17 @@ class _Hits:
 
 
 def find_contained(
-    texts: StoredTexts, first: int, containment: Containment, workers: int, step: OnStep
+    texts: StoredTexts,
+    first: int,
+    containment: Containment,
+    mask: Masking,
+    workers: int,
+    step: OnStep,
 ) -> tuple[Spans, dict[str, int]]:
     """Return which documents contain one of the first ones, and counts.
 
-    first: number of the first documents, the items. workers: number of processes.
+    first: number of the first documents, the items. mask: find all spans to cut, in place of the
+    best one of each item in a document. workers: number of processes.
     """
     scheme, total = containment.scheme, texts.order.size
 
@@ -228,7 +237,8 @@ def find_contained(
         items, hashes=items.hashes[is_rare], places=order[is_rare], owners=owners[is_rare]
     )
     spans, start = list[Span](), first
-    for documents, found_spans in read(first, total, partial(_spans_in, rare), "Finding"):
+    find = partial(_spans_to_cut, rare, mask) if mask else partial(_spans_in, rare, only_best=True)
+    for documents, found_spans in read(first, total, find, "Finding"):
         spans += [span._replace(row=start + span.row) for span in found_spans]
         start += documents
     table = Spans.of(spans)
@@ -280,8 +290,44 @@ def _distinct_hits(items: _Items, texts: _Texts) -> I64:
     return np.unique(hits.row * count + hits.first) % max(1, count)
 
 
-def _spans_in(items: _Items, texts: _Texts) -> tuple[int, list[Span]]:
-    """Return the number of texts, and the items in them."""
+def _spans_to_cut(items: _Items, mask: Masking, texts: _Texts) -> tuple[int, list[Span]]:
+    """Return the number of texts, and spans without which no item is in them.
+
+    A cut may bring words of an item together: its span has the cut in it.
+    """
+    strings = texts()
+    whole_sentences = mask == "sentences"
+    spans_of: dict[int, list[Span]] = defaultdict(list)
+    _, spans = _spans_in(items, lambda: strings, only_best=False)
+    while spans:
+        for span in spans:
+            spans_of[span.row].append(span)
+        changed = sorted({span.row for span in spans})
+        remainders = [
+            remainder_of(
+                strings[row],
+                sorted((span.start, span.end) for span in spans_of[row]),
+                whole_sentences=whole_sentences,
+            )
+            for row in changed
+        ]
+        remaining = [remainder.text for remainder in remainders]
+        _, spans = _spans_in(items, partial(list, remaining), only_best=False)
+        spans = [
+            span._replace(row=changed[span.row], start=start, end=end)
+            for span in spans
+            for start, end in [remainders[span.row].original_interval(span.start, span.end)]
+        ]
+    in_texts = itertools.chain.from_iterable(spans_of.values())
+    order = attrgetter("row", "item", "start", "end")
+    return len(strings), sorted(in_texts, key=order)
+
+
+def _spans_in(items: _Items, texts: _Texts, *, only_best: bool) -> tuple[int, list[Span]]:
+    """Return the number of texts, and the items in them.
+
+    only_best: of an item the best span in a text, in place of all disjoint ones.
+    """
     containment = items.containment
     scheme, size = containment.scheme, items.size
     strings = texts()
@@ -306,16 +352,15 @@ def _spans_in(items: _Items, texts: _Texts) -> tuple[int, list[Span]]:
             row, item = int(rows[pair]), int(numbers[pair])
             of_pair = order[starts[pair] : starts[pair] + sizes[pair]]
             positions = position[of_pair] - shingles.offsets[row]
-            stretch = _best_stretch(items, item, positions, shingle_of_item[of_pair])
-            if stretch.fraction < containment.fraction:
-                continue
-            if row != placed_row:
-                placed_row = row
-                _, begins, ends = placed(
-                    strings[row], scheme.normalisation, scheme.shingling, scheme.seed
-                )
-            start, end = int(begins[stretch.first]), int(ends[stretch.last + size - 1])
-            spans.append(Span(row, item, stretch.fraction, start, end))
+            stretches = _stretches(items, item, positions, shingle_of_item[of_pair])
+            for stretch in itertools.islice(stretches, 1 if only_best else None):
+                if row != placed_row:
+                    placed_row = row
+                    _, begins, ends = placed(
+                        strings[row], scheme.normalisation, scheme.shingling, scheme.seed
+                    )
+                start, end = int(begins[stretch.first]), int(ends[stretch.last + size - 1])
+                spans.append(Span(row, item, stretch.fraction, start, end))
     return len(strings), spans
 
 
@@ -332,29 +377,53 @@ class _Stretch(NamedTuple):
     last: int
 
 
-def _best_stretch(items: _Items, item: int, positions: I64, shingles: I64) -> _Stretch:
-    """Return the stretch of a text that has the largest fraction of an item.
+def _stretches(items: _Items, item: int, positions: I64, shingles: I64) -> Iterator[_Stretch]:
+    """Yield the stretches of a text that have enough of an item: the best, then that of the rest.
+
+    The best has the largest fraction. Of equal ones it is the shortest, and of these the first. No
+    two have a word in common.
 
     positions: of shingles of the text, ascending. shingles: the shingles of the item that these
     are.
     """
     size, words = items.size, items.words[item]
     room = _STRETCH * items.lengths[item]
-    ends = np.searchsorted(positions, positions + room - size, "right")
-    most = (ends - np.arange(positions.size)) * size / words
-    best = (0.0, 0, 0)
-    for start in np.flatnonzero(most >= items.containment.fraction).tolist():
-        in_stretch = shingles[start : ends[start]]
-        # A single shingle is no evidence.
-        if np.any(items.hashes[in_stretch] != items.hashes[in_stretch[0]]):
-            places = np.unique(items.places[in_stretch])
-            one_item = np.zeros(places.size, np.int64)
-            fraction = float(items.added(places, one_item).sum() / words)
-            first, last = int(positions[start]), int(positions[ends[start] - 1])
-            # Of equal ones the shortest stretch, and of these the first.
-            best = max(best, (fraction, first - last, -first))
-    fraction, negative_length, negative_first = best
-    return _Stretch(fraction, -negative_first, -negative_first - negative_length)
+    # From a later one of the hits at a position, a stretch has less.
+    starts = np.flatnonzero(run_starts(positions))
+    ends = np.searchsorted(positions, positions[starts] + room - size, "right")
+    best = list[tuple[float, int, int, int, int]]()
+    changed = np.arange(starts.size)
+    while True:
+        most = (ends[changed] - starts[changed]) * size / words
+        for row in changed[most >= items.containment.fraction].tolist():
+            start, end = int(starts[row]), int(ends[row])
+            fraction = _fraction(items, item, shingles[start:end])
+            if fraction >= items.containment.fraction:
+                first, last = int(positions[start]), int(positions[end - 1])
+                heappush(best, (-fraction, last - first, first, row, end))
+        # Those that have changed since are in the heap again.
+        while best and best[0][-1] != ends[best[0][-2]]:
+            heappop(best)
+        if not best:
+            return
+        negative, length, first, *_ = best[0]
+        yield _Stretch(-negative, first, first + length)
+        # What is left ends before the stretch, or starts after it.
+        before = np.searchsorted(positions, first - size, "right")
+        is_cut = (ends > before) & (positions[starts] < first + length + size)
+        is_in = is_cut & (starts >= before)
+        changed = np.flatnonzero(is_cut & ~is_in)
+        ends[is_in], ends[changed] = starts[is_in], before
+
+
+def _fraction(items: _Items, item: int, shingles: I64) -> float:
+    """Return the fraction of an item's words in some of its shingles."""
+    # A single shingle is no evidence.
+    if not np.any(items.hashes[shingles] != items.hashes[shingles[0]]):
+        return 0.0
+    places = np.unique(items.places[shingles])
+    one_item = np.zeros(places.size, np.int64)
+    return float(items.added(places, one_item).sum() / items.words[item])
 
 
 @dataclass(frozen=True)
@@ -433,7 +502,7 @@ def containing(
     """
     texts = columns.texts_of
     assert isinstance(texts, StoredTexts)
-    spans, counts = find_contained(texts, corpus.first, containment, workers, step)
+    spans, counts = find_contained(texts, corpus.first, containment, mask, workers, step)
     masked = MaskedTexts()
     if mask:
         masked = without_contained(texts, spans, containment, mask)

@@ -114,6 +114,8 @@ class NewValues:
 class Removals:
     """Documents that duplicate or contain others, a row for each pair, by document.
 
+    If what is contained is cut, a pair has a row for each cut.
+
     corpus: that the documents are of.
     measure: of the values.
     document: numbers of documents, shape (n,).
@@ -273,7 +275,7 @@ class DuplicatesTable(Tabular):
 
 @dataclass(frozen=True, repr=False)
 class ContainedTable(Tabular):
-    """The documents that contain others, a row for each that one contains."""
+    """The documents that contain others, a row for each that one contains, or for each cut."""
 
     removals: Removals
     columns: ClassVar[dict[str, str]] = {

@@ -4,6 +4,8 @@ import itertools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from esdedup.text.characters import IGNORED, MARK, SYMBOL, WORD, character_classes
@@ -21,8 +23,45 @@ _MARKS = '"*'
 _SENTENCE_END = re.compile(r"""[.!?…]+["'”’»)\]]*(?=\s|$)|[。！？｡]+[”’」』）]*|\n+""")
 
 
+@dataclass(frozen=True)
+class Remainder:
+    """What is left of a text.
+
+    original: the text.
+    intervals: those of it that are left, in order.
+    """
+
+    original: str
+    intervals: Sequence[Interval]
+
+    @cached_property
+    def text(self) -> str:
+        """What is left, joined."""
+        return "".join(self.original[start:end] for start, end in self.intervals)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Where each interval starts in the joined text, and the end."""
+        return [0, *itertools.accumulate(end - start for start, end in self.intervals)]
+
+    def original_interval(self, start: int, end: int) -> Interval:
+        """Return where an interval of what is left was, with what was cut within it."""
+        return self._original_position(start), self._original_position(end - 1) + 1
+
+    def _original_position(self, position: int) -> int:
+        row = bisect_right(self._starts, position) - 1
+        return self.intervals[row][0] + position - self._starts[row]
+
+
 def without_spans(text: str, spans: Sequence[Interval], *, whole_sentences: bool = False) -> str:
-    """Return a text without spans, which may overlap. spans: by start.
+    """Return a text without spans, as `remainder_of`."""
+    return remainder_of(text, spans, whole_sentences=whole_sentences).text
+
+
+def remainder_of(
+    text: str, spans: Sequence[Interval], *, whole_sentences: bool = False
+) -> Remainder:
+    """Return what is left of a text without spans, which may overlap. spans: by start.
 
     With each go its closing punctuation, quotes or brackets that would be empty, those right after
     it that close what it opens, and one of the two blanks around it: that with more line breaks
@@ -32,15 +71,15 @@ def without_spans(text: str, spans: Sequence[Interval], *, whole_sentences: bool
     """
     if whole_sentences:
         spans = _sentences(text, spans)
-    return "".join(_remaining(text, spans))
+    return Remainder(text, _remaining(text, spans))
 
 
 def without_words(text: str, spans: Sequence[Interval]) -> str:
-    """Return a text without spans of whole words, as `without_spans`.
+    """Return a text without spans of whole words, as `remainder_of`.
 
     Two words that would become one get a blank between them.
     """
-    remaining = [piece for piece in _remaining(text, spans) if piece]
+    remaining = [text[start:end] for start, end in _remaining(text, spans) if start < end]
     joined = remaining[:1]
     for before, after in itertools.pairwise(remaining):
         joined += [" ", after] if _are_one_word(before, after) else [after]
@@ -73,15 +112,15 @@ def _are_one_word(before: str, after: str) -> bool:
     return is_word or (last == first and classes[ord(last)] == SYMBOL)
 
 
-def _remaining(text: str, spans: Sequence[Interval]) -> list[str]:
+def _remaining(text: str, spans: Sequence[Interval]) -> list[Interval]:
     """Return the pieces of a text before, between and after spans."""
     cuts = [_with_punctuation(text, cut) for cut in _joined(text, spans)]
-    position, pieces = 0, list[str]()
+    position, pieces = 0, list[Interval]()
     for start, end in _joined(text, cuts):
         start, end = _with_blank(text, start, end)
-        pieces.append(text[position:start])
+        pieces.append((position, start))
         position = end
-    return [*pieces, text[position:]]
+    return [*pieces, (position, len(text))]
 
 
 def _joined(text: str, spans: Iterable[Interval]) -> list[Interval]:

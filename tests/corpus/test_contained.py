@@ -17,6 +17,8 @@ from tests.helpers.commands import read_lines, run_command, words, write_lines
 from tests.helpers.surroundings import killed_at, titles_into
 
 LEAST, SIZE, STRETCH = 8, 3, 2
+Finding = tuple[str, str, float, int, int]
+"""The ids of a page and an item, the share of its words, and where it starts and ends."""
 NOTICE = "the following is a multiple choice question read it carefully and answer"
 
 
@@ -61,31 +63,60 @@ def covered(places: set[int]) -> int:
     return len({place + step for place in places for step in range(SIZE)})
 
 
+def best_stretch(
+    hits: list[int], there: list[tuple[str, ...]], own: dict[int, tuple[str, ...]], room: int
+) -> tuple[float, int, int]:
+    """Return the share of an item's words, the negative length and the negative first shingle."""
+    best = (0.0, 0, 0)
+    for first in hits:
+        some = [each for each in hits if first <= each <= first + room - SIZE]
+        held = {there[each] for each in some}
+        of = covered({at for at, each in own.items() if each in held}) / covered({*own})
+        if len(held) > 1:
+            best = max(best, (of, first - some[-1], -first))
+    return best
+
+
 def by_force(
-    items: list[str], pages: list[str], share: float, most: int
-) -> dict[tuple[str, str], tuple[float, int, int]]:
-    """Return the share and the place of each item in each page that holds it."""
-    holders = Counter(each for page in pages for each in {*shingles(page)})
-    found = {}
+    items: list[str],
+    pages: list[str],
+    share: float,
+    most: int,
+    *,
+    counted: list[str] | None = None,
+    every: bool = False,
+) -> list[Finding]:
+    """Return the best place of each item in each page that holds it, in the order of pages.
+
+    counted: the pages that say what is evidence; None for these. every: return every place.
+    """
+    holders = Counter(
+        each for page in (pages if counted is None else counted) for each in {*shingles(page)}
+    )
+    found = list[Finding]()
     for n, item in enumerate(items):
         own = {at: each for at, each in enumerate(shingles(item)) if holders[each] <= most}
-        words, room = covered({*own}), STRETCH * len(split(item))
-        if words < LEAST or len({*own.values()}) < 2:
+        if covered({*own}) < LEAST or len({*own.values()}) < 2:
             continue
         for p, page in enumerate(pages):
             there, at = shingles(page), split(page)
-            hits = [where for where, each in enumerate(there) if each in own.values()]
-            best: tuple[float, int, int] = (0.0, 0, 0)
-            for first in hits:
-                some = [each for each in hits if first <= each <= first + room - SIZE]
-                held = {there[each] for each in some}
-                of = covered({where for where, each in own.items() if each in held}) / words
-                if len(held) > 1:
-                    best = max(best, (of, first - some[-1], -first))
-            if best[0] >= share:
-                start, last = -best[2], -best[2] - best[1]
-                found[f"p{p}", f"i{n}"] = (best[0], at[start][1], at[last + SIZE - 1][2])
-    return found
+            stretches = [[where for where, each in enumerate(there) if each in own.values()]]
+            while stretches:
+                hits = stretches.pop()
+                best = best_stretch(hits, there, own, STRETCH * len(split(item)))
+                if best[0] < share:
+                    continue
+                first, last = -best[2], -best[2] - best[1]
+                found.append((f"p{p}", f"i{n}", best[0], at[first][1], at[last + SIZE - 1][2]))
+                if every:
+                    stretches.append([each for each in hits if each + SIZE <= first])
+                    stretches.append([each for each in hits if each >= last + SIZE])
+    return sorted(found)
+
+
+def findings(rows: list[dict[str, Any]]) -> list[Finding]:
+    columns = "id", "original_id", "contained", "start", "end"
+    return [(*(row[name] for name in columns),) for row in rows]
 
 
 def rest_of(marked: str) -> str:
@@ -105,54 +136,132 @@ def rest_of(marked: str) -> str:
     return rest
 
 
+SHORT = st.lists(st.sampled_from("abcdefghij"), max_size=16).map(" ".join)
+LONG = st.lists(st.sampled_from("abcdefghij"), min_size=9, max_size=16).map(" ".join)
 TEXT = st.lists(st.sampled_from("abcdefg"), max_size=40).map(" ".join)
 
 
 @settings(max_examples=35, deadline=None)
 @given(
-    st.lists(st.lists(st.sampled_from("abcdefghij"), max_size=16).map(" ".join), max_size=4),
+    st.lists(SHORT | LONG, max_size=4),
     st.lists(TEXT, max_size=4),
-    st.lists(st.tuples(st.integers(0, 3), TEXT, TEXT), max_size=4),
+    st.lists(st.tuples(st.integers(0, 3), TEXT, TEXT, st.integers(1, 3)), max_size=4),
     st.sampled_from([0.3, 0.5, 0.8, 1.0]),
     st.sampled_from([1, 2, 100]),
 )
 def test_what_holds_an_item_is_as_by_brute_force(
-    items: list[str], others: list[str], around: list[tuple[int, str, str]], share: float, most: int
+    items: list[str],
+    others: list[str],
+    around: list[tuple[int, str, str, int]],
+    share: float,
+    most: int,
 ) -> None:
-    pages = [f"{left}, {items[n].upper()}\n{right}" for n, left, right in around if n < len(items)]
+    pages = [
+        f"{left}, {items[n].upper()}\n" * times + right
+        for n, left, right, times in around
+        if n < len(items)
+    ]
     pages += others
     evidence = Evidence(few=most, bytes=60, hits=10)
     rows, report = removed_of(items, pages, str(share), evidence=evidence)
-    found = {
-        (each["id"], each["original_id"]): (each["contained"], each["start"], each["end"])
-        for each in rows
-    }
     expected = by_force(items, pages, share, most)
-    assert found == expected
-    assert report["removed"] == len({page for page, _ in expected})
-    assert report["contained"]["found"] == len({item for _, item in expected})
-    kept = {json.loads(line)["id"] for line in Path("out.jsonl").read_text("utf-8").splitlines()}
-    assert kept == {f"p{n}" for n in range(len(pages))} - {page for page, _ in found}
-    # Masked, a page that has more than items stays.
-    evidence = Evidence(few=most)
-    masked, report = removed_of(items, pages, str(share), "--mask", evidence=evidence)
-    assert masked == rows
+    assert findings(rows) == expected
+    assert report["removed"] == len({page for page, *_ in expected})
+    assert report["contained"]["found"] == len({item for _, item, *_ in expected})
+    kept = {each["id"] for each in read_lines("out.jsonl")}
+    assert kept == {f"p{n}" for n in range(len(pages))} - {page for page, *_ in expected}
+    # Masked, a page that has more than items stays, without any item.
+    evidence = Evidence(few=most, bytes=60)
+    rows, report = removed_of(items, pages, str(share), "--mask", evidence=evidence)
+    found = findings(rows)
+    every = by_force(items, pages, share, most, every=True)
+    assert {*found} >= {*every} >= {*expected}
+    assert found == sorted(found, key=lambda each: (*each[:2], *each[3:]))
+    for page, item, share_of_item, start, end in {*found} - {*every}:
+        # A cut within it brought its words together.
+        assert share_of_item >= share
+        assert any(
+            each[0] == page and start < each[3] < each[4] < end
+            for each in found
+            if each != (page, item, share_of_item, start, end)
+        )
     rests = {f"p{n}": [*page] for n, page in enumerate(pages)}
-    for (page, _), (_, start, end) in found.items():
+    for page, _, _, start, end in found:
         rests[page][start:end] = ["#"] * (end - start)
     left = {page: rest_of("".join(rest)) for page, rest in rests.items()}
-    gone = {page for page, _ in found if not left[page].strip()}
-    lines = Path("out.jsonl").read_text("utf-8").splitlines()
-    texts = {each["id"]: each["text"] for each in map(json.loads, lines)}
+    gone = {page for page, *_ in found if not left[page].strip()}
+    texts = {each["id"]: each["text"] for each in read_lines("out.jsonl")}
     assert texts == {page: text for page, text in left.items() if page not in gone}
+    assert by_force(items, [*texts.values()], share, most, counted=pages) == []
     assert report["removed"] == len(gone)
-    masked_pages = {page for page, _ in found} - gone
+    masked_pages = {page for page, *_ in found} - gone
     assert report["contained"]["masked"] == len(masked_pages)
     assert report["bytes_kept"] == sum(map(len, texts.values()))
     assert report["words_kept"] == sum(len(split(text)) for text in texts.values())
     words_of_masked = sum(len(split(pages[int(page[1:])])) for page in masked_pages)
     words_left = sum(len(split(texts[page])) for page in masked_pages)
     assert report["contained"]["words_masked"] == words_of_masked - words_left
+
+
+PARTS = st.lists(
+    st.sampled_from(["a b c d e f", "g h i j k l", "a b c d e f g h i j k l", "m n", "o p q r"]),
+    max_size=9,
+)
+ENDS = st.sampled_from([" ", ". ", "? ", "\n", " (", ") "])
+
+
+@given(
+    st.lists(PARTS.map(" ".join), min_size=1, max_size=3),
+    st.lists(st.tuples(PARTS, ENDS), min_size=1, max_size=3),
+    st.sampled_from([0.5, 0.8, 1.0]),
+    st.sampled_from(["--mask", "--mask-sentences"]),
+)
+def test_nothing_is_found_in_what_was_masked(
+    items: list[str], made: list[tuple[list[str], str]], share: float, mask: str
+) -> None:
+    removed_of(items, [end.join(parts) for parts, end in made], str(share), mask)
+    masked = [each["text"] for each in read_lines("out.jsonl")]
+    rows, report = removed_of(items, masked, str(share), mask)
+    assert (rows, report["removed"], report["contained"]["masked"]) == ([], 0, 0)
+    assert [each["text"] for each in read_lines("out.jsonl")] == masked
+
+
+@pytest.mark.parametrize("mask", ["--mask", "--mask-sentences"])
+@pytest.mark.parametrize("filler", [0, 1, 5, 60])
+def test_every_place_of_an_item_is_masked_and_listed(mask: str, filler: int) -> None:
+    item = words(1, 20)
+    between = f". {words(2, filler)}. " if filler else ", "
+    page = f"First page. {between.join([item] * 3)}. The end of page."
+    starts = [found.start() for found in re.finditer(item, page)]
+    rows, report = removed_of([item, words(3)], [page, words(4)], "0.8", mask)
+    places = [(start, start + len(item)) for start in starts]
+    assert findings(rows) == [("p0", "i0", 1.0, *place) for place in places]
+    # Documents and items are counted once.
+    assert (report["removed"], report["kept"], report["contained"]["found"]) == (0, 2, 1)
+    assert (report["contained"]["masked"], report["contained"]["words_masked"]) == (1, 60)
+    assert len(report["samples"]) == 1
+    (text, other) = (each["text"] for each in read_lines("out.jsonl"))
+    fillers = f"{words(2, filler)}. " * 2 if filler else ""
+    assert (text, other) == (f"First page. {fillers}The end of page.", words(4))
+    # Where the record goes as a whole, its best place is listed.
+    assert len(removed_of([item, words(3)], [page, words(4)])[0]) == 1
+
+
+@pytest.mark.parametrize("mask", ["--mask", "--mask-sentences"])
+def test_an_item_of_words_that_a_cut_brings_together_is_masked(mask: str) -> None:
+    first, last, inner = words(1, 10), words(2, 10), words(3, 50)
+    pages = [f"Before. {first}. {inner}. {last}. After.", f"{first}. {words(4, 50)}. {last}."]
+    rows, report = removed_of([f"{first} {last}", inner], pages, "0.8", mask)
+    whole, middle = pages[0].index(first), pages[0].index(inner)
+    end = pages[0].index(". After")
+    # Its place encloses what was cut.
+    assert findings(rows) == [
+        ("p0", "i0", 1.0, whole, end),
+        ("p0", "i1", 1.0, middle, middle + len(inner)),
+    ]
+    assert (report["contained"]["found"], report["contained"]["masked"]) == (2, 1)
+    texts = [each["text"] for each in read_lines("out.jsonl")]
+    assert texts == ["Before. After.", pages[1]]
 
 
 def test_what_many_pages_hold_is_no_evidence_and_is_reported() -> None:
@@ -195,6 +304,10 @@ def test_workers_tables_and_an_index_give_the_same() -> None:
     rows, report = removed_of(items, pages)
     assert len(rows) == 16
     assert removed_of(items, pages, "0.8", "--workers", "2") == (rows, report)
+    twice = [f"{page} {words(70)} {page}" for page in pages[:8]]
+    masked = removed_of(items, twice, "0.8", "--mask")
+    assert len(masked[0]) == 32
+    assert removed_of(items, twice, "0.8", "--mask", "--workers", "2") == masked
     run_command("index", "items.jsonl", "--db", "items.db", status=0)
     command = [
         "decontaminate",

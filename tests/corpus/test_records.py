@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -140,6 +140,22 @@ def test_records_with_items_are_those_of_decontaminate(mask: bool) -> None:
         if mask:
             assert ITEM not in " ".join(expected)
             assert repr(result) == "<Deduplicated: 4 kept, 2 masked, 1 removed of 5>"
+
+
+@pytest.mark.parametrize("mask", [True, "sentences"])
+def test_every_place_of_an_item_is_masked(mask: bool | Literal["sentences"]) -> None:
+    filler = words(3, 60)
+    page = f"First page. {ITEM}. {filler}. {ITEM}. The end of page."
+    result = esdedup.dedup([page, ITEM], against=[ITEM], contained=0.8, mask=mask)
+    assert result.kept == [f"First page. {filler}. The end of page."]
+    # Records are counted once.
+    assert repr(result) == "<Deduplicated: 1 kept, 1 masked, 1 removed of 2>"
+    assert [(each.row, each.original) for each in result.duplicates] == [(1, 0)]
+    starts = page.index(ITEM), page.rindex(ITEM)
+    places = [*((0, start, start + len(ITEM)) for start in starts), (1, 0, len(ITEM))]
+    assert [(each.row, each.start, each.end) for each in result.contained] == places
+    again = esdedup.dedup(result.kept, against=[ITEM], contained=0.8, mask=mask)
+    assert (again.kept, [*again.contained]) == (result.kept, [])
 
 
 def test_types_of_masked_columns_stay() -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.text.cuts import without_spans
+from esdedup.text.cuts import remainder_of, without_spans
 
 
 def unmarked(marked: str) -> tuple[str, list[tuple[int, int]]]:
@@ -64,3 +64,27 @@ def test_what_is_outside_of_spans_stays(text: str, bounds: list[tuple[int, int]]
     assert len(by_sentence) <= len(text)
     if not spans:
         assert rest == by_sentence == text
+
+
+@given(
+    st.text("ab .?\n(“”)", max_size=30),
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30))),
+    st.booleans(),
+)
+def test_what_is_left_is_found_in_the_original(
+    text: str, bounds: list[tuple[int, int]], whole_sentences: bool
+) -> None:
+    pairs = [(min(pair), min(max(pair), len(text))) for pair in bounds]
+    spans = sorted((start, end) for start, end in pairs if start < end)
+    remainder = remainder_of(text, spans, whole_sentences=whole_sentences)
+    rest = remainder.text
+    intervals = [remainder.original_interval(at, at + 1) for at in range(len(rest))]
+    assert "".join(text[start:end] for start, end in intervals) == rest
+    assert intervals == sorted({*intervals})
+    assert not any(
+        start < end_of_cut and cut < end for start, end in intervals for cut, end_of_cut in spans
+    )
+    for start, end in ((0, len(rest)), (1, len(rest) - 1)):
+        if start < end:
+            expected = intervals[start][0], intervals[end - 1][1]
+            assert remainder.original_interval(start, end) == expected
