@@ -1,5 +1,6 @@
 """Duplicates taken out of an index and put back: nothing else goes, and nothing is lost."""
 
+import itertools
 import json
 import os
 import re
@@ -224,44 +225,51 @@ def test_nothing_goes_whose_original_went(
 
 
 @clusters
-@pytest.mark.parametrize("moment", ["before", "then"])
-@pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("gone", [True, False])
+@pytest.mark.parametrize(
+    ("page", "several", "gone"),
+    [
+        (0, False, True),
+        (1, False, True),
+        (2, False, True),
+        (2, False, False),
+        (1, True, True),
+        (2, True, False),
+    ],
+)
 def test_an_original_that_another_client_changed_is_noticed_before_a_refresh(
-    place: Place,
-    others: Place,
-    there: Store,
-    store: Store,
-    apply: Apply,
-    monkeypatch: pytest.MonkeyPatch,
-    moment: str,
-    several: bool,
-    gone: bool,
+    place: Place, others: Place, store: Store, apply: Apply, page: int, several: bool, gone: bool
 ) -> None:
-    # Fields of more than 100 documents of one index, and of any of several, are read by a search.
-    monkeypatch.setattr(esdedup.removal.remove, "FIRST_PAGE", 1_000)
-    alias = f"{place.index}-alias"
+    # Fields of more than 100 documents of one index, such as the originals of the second page, and
+    # of any of several, are read by a search.
+    write_records(store, sources(160))
+    place.call("PUT", "/_settings", {"index": {"refresh_interval": "-1"}})
+    place.call("POST", "/_refresh")
+    pages = itertools.count(1)
+
+    def change() -> None:
+        if gone:
+            place.call("DELETE", "/_doc/g99-0")
+        else:
+            place.call("PUT", "/_doc/g99-0", {"text": "一段别的文字"})
+
+    def change_at_page() -> None:
+        if next(pages) == page:
+            change()
+
     with ExitStack() as opened:
         by = store
         if several:
-            there.create(META)
+            others.call("PUT", "")
+            alias = f"{place.index}-alias"
             for each in (place, others):
                 each.call("PUT", f"/_alias/{alias}")
             by = opened.enter_context(closing(Place(place.target, alias).open()))
-        write_records(store, sources(2 if several else 120))
-        place.call("PUT", "/_settings", {"index": {"refresh_interval": "-1"}})
-        place.call("POST", "/_refresh")
-
-        def change() -> None:
-            if gone:
-                place.call("DELETE", "/_doc/g1-0")
-            else:
-                place.call("PUT", "/_doc/g1-0", {"text": "一段别的文字"})
-
-        report = apply(**{moment: change}, by=by)
-    assert sorted(failure.id for failure in report.failures) == ["g1-1", "g1-2"]
+        before = change if page == 0 else lambda: None
+        report = apply(before=before, then=change_at_page, by=by)
+    assert next(pages) == 3
+    assert sorted(failure.id for failure in report.failures) == ["g99-1", "g99-2"]
     assert "original" in report.failures[0].reason
-    assert {"g1-1", "g1-2"} <= whole(store).keys()
+    assert {"g99-1", "g99-2"} <= whole(store).keys()
 
 
 # Kills
