@@ -193,7 +193,7 @@ class Store(Protocol):
         """Return whether `full_text` answers without reading all texts: always on a cluster."""
 
     def read_texts(self, meta: IndexMeta, on_read: Callable[[int], None]) -> None:
-        """Read what `full_text` searches in, unless no document came or went since it was read.
+        """Read what `full_text` searches in, unless no text has changed since it was read.
 
         on_read: gets the number of documents so far; what it raises ends the reading. Raises
         StoreError if SQLite has no FTS5.

@@ -4,7 +4,7 @@ import sqlite3
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -31,6 +31,28 @@ _NEW = ("page_size = 8192", f"application_id = {_APPLICATION}")
 """For a new file, before the other pragmas."""
 
 
+class KnownTexts:
+    """What a connection knows of the texts of one index.
+
+    shingle_sets: of documents, by number, which searches keep.
+    version: another number after each write that may have changed the texts.
+    """
+
+    def __init__(self) -> None:
+        self.shingle_sets = KeptSets[int]()
+        self.version = 0
+
+    def forget(self, numbers: Iterable[int] = ()) -> None:
+        """Note that documents are written or deleted. numbers: of those that were there."""
+        self.version += 1
+        self.shingle_sets.forget(numbers)
+
+    def forget_all(self) -> None:
+        """Note that any document may be another one."""
+        self.version += 1
+        self.shingle_sets.clear()
+
+
 class Database:
     """One SQLite file, opened at its first use. Threads take turns."""
 
@@ -40,8 +62,8 @@ class Database:
         self._files: list[tuple[int, int] | None] = []
         self._turn = threading.RLock()
         self._version = 0
-        self.shingle_sets = defaultdict[str, KeptSets[int]](KeptSets)
-        """By index and document number. `reading` discards outdated ones."""
+        self.texts = defaultdict[str, KnownTexts](KnownTexts)
+        """By index. `reading` notes what other connections wrote."""
 
     @property
     def exists(self) -> bool:
@@ -59,7 +81,7 @@ class Database:
                 (version,) = db.execute("PRAGMA data_version").fetchone()
                 if version != self._version:
                     self._version = version
-                    self.shingle_sets.clear()
+                    self._forget_texts()
                 yield db
             finally:
                 if db.in_transaction:
@@ -103,7 +125,11 @@ class Database:
             if self._connection is not None:
                 self._connection.close()
                 self._connection, self._files = None, []
-                self.shingle_sets.clear()
+                self._forget_texts()
+
+    def _forget_texts(self) -> None:
+        for texts in [*self.texts.values()]:
+            texts.forget_all()
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:

@@ -11,9 +11,10 @@ from typing import Any
 
 from esdedup.models import FIELD, MARKS
 from esdedup.sketch.comparisons import JaccardSimilarity
-from esdedup.sketch.sketch import KeptSets, known_operands
+from esdedup.sketch.sketch import known_operands
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.sqlite.database import KnownTexts
 from esdedup.stores.sqlite.listing import Listing
 from esdedup.stores.sqlite.rows import NO_MARKS, NumberedRow, Row, RowFormat, quickly_parsed
 from esdedup.stores.sqlite.table_names import TableNames
@@ -43,11 +44,11 @@ class DocumentTable:
         tables: TableNames,
         meta: IndexMeta,
         listing: Listing,
-        shingle_sets: KeptSets[int],
+        texts: KnownTexts,
     ) -> None:
-        """shingle_sets: of documents, by number, which searches keep."""
+        """texts: what the connection knows of them."""
         self.db, self.tables, self.format = db, tables, RowFormat.of(meta)
-        self._listing, self._shingle_sets = listing, shingle_sets
+        self._listing, self._texts = listing, texts
         self._text_fields = meta.text_fields
 
     def create_tables(self) -> None:
@@ -66,7 +67,7 @@ class DocumentTable:
 
     def drop_tables(self) -> None:
         """Delete the tables of the index with all documents."""
-        self._shingle_sets.clear()
+        self._texts.forget_all()
         runs = self.db.execute(f"SELECT list, run FROM {self.tables.runs}").fetchall()
         lists = (f"{name}.{run}" for name, run in runs)
         for name in ("documents", "groups", "listed", "runs", *lists):
@@ -131,6 +132,8 @@ class DocumentTable:
                 " ON CONFLICT(id) DO NOTHING",
                 [*itertools.chain.from_iterable(batch)],
             ).rowcount
+        if created:
+            self._texts.forget()
         conflicts: list[int] = []
         if created < len(rows):
             selected = f"{self.tables.documents}.number, id"
@@ -153,7 +156,8 @@ class DocumentTable:
             for old, new in pairs
             if (old.row.source, old.row.tokens) != (new.source, new.tokens)
         ]
-        self._shingle_sets.forget(old.number for old, _ in rewritten)
+        if rewritten:
+            self._texts.forget(old.number for old, _ in rewritten)
         listed, by_source = self._listing.listed(), self._listing.reads_source
         relisted = [
             (old, new)
@@ -172,7 +176,8 @@ class DocumentTable:
 
     def delete(self, rows: Sequence[NumberedRow]) -> None:
         """Delete documents with their tokens."""
-        self._shingle_sets.forget(number for number, _ in rows)
+        if rows:
+            self._texts.forget(number for number, _ in rows)
         listed = self._listing.listed()
         self._listing.remove([row for row in rows if row.number <= listed])
         numbers = json.dumps([number for number, _ in rows])
@@ -189,7 +194,7 @@ class DocumentTable:
 
     def shingle_sets(self, numbers: Sequence[int]) -> dict[int, U64]:
         """Return the sets of the shingles of documents, by number."""
-        sets = self._shingle_sets.of(numbers, self._read_shingle_sets)
+        sets = self._texts.shingle_sets.of(numbers, self._read_shingle_sets)
         return dict(zip(numbers, sets, strict=True))
 
     def _read_shingle_sets(self, numbers: Sequence[int]) -> list[U64]:

@@ -318,12 +318,10 @@ class LocalStore:
                 batches = self.scan([*meta.text_fields], meta)
                 self._full_text.read(batches, meta.text_fields, version, on_read)
 
-    def _version(self) -> tuple[int, int | None]:
-        """Return numbers that change if documents come or go."""
-        with self._reading() as tables:
-            query = f"SELECT count(*), max(number) FROM {tables.documents.tables.documents}"
-            count, last = tables.db.execute(query).fetchone()
-        return count, last
+    def _version(self) -> int:
+        """Return another number after each write that may have changed the texts."""
+        with self._reading():
+            return self._database.texts[self.index].version
 
     def some_ids(self, count: int) -> list[str]:
         if self.meta() is None:
@@ -401,8 +399,8 @@ class LocalStore:
     def _tables(self, db: sqlite3.Connection, meta: IndexMeta) -> _Tables:
         names = TableNames(self.index)
         listing = Listing(db, names, meta, self._sizes)
-        shingle_sets = self._database.shingle_sets[self.index]
-        return _Tables(db, DocumentTable(db, names, meta, listing, shingle_sets), listing)
+        texts = self._database.texts[self.index]
+        return _Tables(db, DocumentTable(db, names, meta, listing, texts), listing)
 
     def _reading(self) -> AbstractContextManager[_Tables]:
         return self._opened(self._database.reading())

@@ -3,19 +3,25 @@
 New documents are found before and after they are listed.
 """
 
+import contextlib
+import itertools
 import random
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import esdedup
+from esdedup.models import Change
 from esdedup.stores import LocalStore
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.sizes import StoreSizes
@@ -245,3 +251,113 @@ def test_candidates_of_a_query_in_several_pieces_are_counted_once(path: Path) ->
         scheme=esdedup.Scheme((esdedup.Signature(2_000),)),
     ) as index:
         assert index.similar(notice, threshold=None, k=3).candidates == 100
+
+
+def texts_of(store: LocalStore, word: str) -> list[str]:
+    return sorted(store.full_text(word, META, 10)[0])
+
+
+@pytest.mark.parametrize("connections", [1, 2])
+def test_words_are_searched_for_in_the_texts_of_now(path: Path, connections: int) -> None:
+    store = LocalStore(path, "x")
+    store.create(META)
+    writer = store if connections == 1 else LocalStore(path, "x")
+    writer.write([document("a", text="alpha one"), document("b", text="alpha two")])
+    assert texts_of(store, "alpha") == ["a", "b"]
+
+    def is_read_again_after(work: Callable[[], object]) -> bool:
+        assert store.has_read_texts()
+        work()
+        return not store.has_read_texts()
+
+    def change(id: str, fields: dict[str, object] | None) -> None:
+        (stored,) = writer.hold([id])
+        assert writer.change([Change(stored, fields)]).updated == 1
+
+    assert is_read_again_after(lambda: writer.write([document("a", text="omega one")]))
+    assert (texts_of(store, "alpha"), texts_of(store, "omega")) == (["b"], ["a"])
+    assert is_read_again_after(lambda: change("b", {"text": "omega two"}))
+    assert (texts_of(store, "alpha"), texts_of(store, "omega")) == ([], ["a", "b"])
+    assert is_read_again_after(lambda: writer.write([document("c", text="alpha")], create=True))
+    assert texts_of(store, "alpha") == ["c"]
+    # The number of documents and the last one of them are the same as before.
+    change("b", None)
+    writer.write([document("d", text="omega")], create=True)
+    assert not store.has_read_texts()
+    assert texts_of(store, "omega") == ["a", "d"]
+    assert is_read_again_after(lambda: change("d", None))
+    assert texts_of(store, "omega") == ["a"]
+    for opened in {store, writer}:
+        opened.close()
+
+
+def test_texts_are_read_again_only_if_one_may_have_changed(path: Path) -> None:
+    store, beside = LocalStore(path, "x"), LocalStore(path, "x").beside("y")
+    store.create(META)
+    store.write([document("a", text="alpha")])
+    assert texts_of(store, "alpha") == ["a"]
+    same_file = store.beside("z")
+    same_file.create(META)
+    same_file.write([document("b", text="alpha")])
+    (stored,) = store.hold(["a"])
+    store.change([Change(stored, {"esdedup": {"group": "a"}})])
+    ask(store, query("a"))
+    assert store.has_read_texts()
+    # Which index another connection has changed is not known.
+    beside.create(META)
+    assert not store.has_read_texts()
+    assert texts_of(store, "alpha") == ["a"]
+    for opened in (store, beside, same_file):
+        opened.close()
+
+
+def test_texts_are_read_again_after_the_file_was_opened_again(path: Path) -> None:
+    store = LocalStore(path, "x")
+    store.create(META)
+    store.write([document("a", text="alpha")])
+    same_file = store.beside("x")
+    assert texts_of(same_file, "alpha") == ["a"]
+    store.close()
+    with contextlib.closing(LocalStore(path, "x")) as other:
+        other.write([document("a", text="omega")])
+    assert texts_of(same_file, "alpha") == []
+    same_file.close()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@given(
+    works=st.lists(
+        st.tuples(
+            st.sampled_from(["write", "create", "delete", "drop"]),
+            st.integers(0, 1),
+            st.integers(0, 3),
+            st.sampled_from(["alpha", "omega"]),
+        ),
+        max_size=12,
+    )
+)
+def test_found_words_are_those_of_the_stored_texts(
+    tmp_path: Path, works: list[tuple[str, int, int, str]]
+) -> None:
+    path = tmp_path / f"{uuid.uuid4().hex}.db"
+    stores, texts = [LocalStore(path, "x"), LocalStore(path, "x")], dict[str, str]()
+    stores[0].create(META)
+    for work, number, id_number, word in works:
+        store, id = stores[number], f"{id_number}"
+        if work == "write":
+            store.write([document(id, text=word)])
+            texts[id] = word
+        elif work == "create":
+            store.write([document(id, text=word)], create=True)
+            texts.setdefault(id, word)
+        elif work == "delete":
+            store.change([Change(stored, None) for stored in store.hold([id])])
+            texts.pop(id, None)
+        else:
+            store.drop()
+            store.create(META)
+            texts.clear()
+        for store, word in itertools.product(stores, ("alpha", "omega")):
+            assert texts_of(store, word) == sorted(id for id in texts if texts[id] == word)
+    for store in stores:
+        store.close()
