@@ -27,6 +27,7 @@ from esdedup.models import (
     Match,
     Query,
     QueryScope,
+    StoredDocument,
     id_with_place,
     natural,
     value_in,
@@ -42,7 +43,7 @@ from esdedup.sketch.within import Within
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import U64
+from esdedup.text.arrays import I64, U64, SeenValues
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ class Original:
     verdict: Verdict
     value: float | None = None
     index: str | None = None
+
+    @property
+    def id_in_index(self) -> str:
+        """The id that it has in its index."""
+        return self.id if self.index is None else self.id.removeprefix(f"{self.index}/")
 
     def is_earlier_generation_of(self, id: str) -> bool:
         """Return whether it has the id of an arriving document, in another index."""
@@ -87,6 +93,8 @@ class Originals:
         self.store, self.policy, self._current = store, policy, current
         self.meta = current()
         self._read_judgements(self.meta)
+        # 8 bytes for each that records were left out for, of which a run may have many.
+        self._followed = SeenValues()
 
     def find(
         self,
@@ -110,7 +118,37 @@ class Originals:
             self._read_judgements(meta)
         self.meta = meta
         arriving = _Arriving(ids, texts, scope_fields)
-        return [*_Arrivals(self, arriving, ids if again else ()).verdicts()]
+        arrivals = _Arrivals(self, arriving, ids if again else ())
+        verdicts = [*arrivals.verdicts()]
+        if arrivals.followed and not self.policy.writes:
+            self._followed.add(_hashes(arrivals.followed))
+        return verdicts
+
+    def replaced(
+        self, stored: Sequence[StoredDocument], documents: Sequence[Document]
+    ) -> list[str]:
+        """Return the ids of originals that get another text, or come into another scope.
+
+        Records of this run were left out for these. stored: as they are. documents: that replace
+        them.
+        """
+        if not self._followed.size:
+            return []
+        digests = [self.meta.ours_in(current.source).get("digest", "") for current in stored]
+        are_followed = self._followed.among(
+            _hashes([*zip((current.id for current in stored), digests, strict=True)])
+        )
+        return [
+            current.id
+            for current, digest, document, is_followed in zip(
+                stored, digests, documents, are_followed, strict=True
+            )
+            if is_followed
+            and (
+                digest != self.meta.ours_in(document.source).get("digest")
+                or self.is_moved(current.source, document.source)
+            )
+        ]
 
     def apart(self, id: str, digest: str) -> set[str]:
         """Return the ids of documents that a document of this text was judged different from."""
@@ -151,6 +189,11 @@ class Originals:
 
 _Scope = tuple[int, ...]
 """As of `scope_of`; empty if all documents are in one scope."""
+
+
+def _hashes(originals: Sequence[tuple[str, str]]) -> I64:
+    """Return a number for each original, given by its id in its index and the text's digest."""
+    return np.fromiter(map(hash, originals), np.int64, len(originals))
 
 
 class _ScopedText(NamedTuple):
@@ -234,6 +277,7 @@ class _Arrivals:
     names: of the documents whose id another index has too, by id, with their index.
     repeated: names of stored documents likewise.
     gone: ids of originals that stored documents are marked with, and that do not exist any more.
+    followed: the originals of the verdicts: the id of each in its index, and the text's digest.
     """
 
     def __init__(self, run: Originals, arriving: _Arriving, doubted: Iterable[str]) -> None:
@@ -249,6 +293,7 @@ class _Arrivals:
         self.repeated = set[str]()
         self.former = self._former_verdicts() if self.policy.groups and not doubted else {}
         self.gone: set[str] = set()
+        self.followed: list[tuple[str, str]] = []
         self.equal = self._of_equal_texts()
         self.peers = _Peers(self.texts, self.meta.scheme, self.policy.limits)
         self.measure = self.peers.measure
@@ -429,6 +474,7 @@ class _Arrivals:
     def _following_equal(self, equals: Iterable[Original]) -> Verdict:
         """Return the verdict on a document that has the text of earlier ones."""
         original = min(equals, key=_representatives_first)
+        self.followed.append((original.id_in_index, original.digest))
         if self.policy.groups and original.verdict.original is not None:
             # Every document of this text gets the same verdict.
             return replace(original.verdict, truncated=False, exact=True)
@@ -455,6 +501,7 @@ class _Arrivals:
             return self._leading(row, stored, is_truncated)
         nearest = min(originals, key=self._nearest_first)
         assert nearest.value is not None
+        self.followed.append((nearest.id_in_index, nearest.digest))
         marks = self.measure.marks(nearest.value)
         name = self.names.get(nearest.id)
         group = nearest.verdict.group

@@ -68,6 +68,8 @@ class IngestReport(Counts):
     truncated: documents with more candidates than the policy compares with, or only buckets of the
         stop list.
     duplicate_ids: records whose id an earlier record had.
+    replaced_originals: times that a later record of the same id replaced the text or the scope of a
+        document, after near-duplicates of it were skipped or refused: the index may lack those.
     without_words: documents whose texts have no words, so that only equal ones match.
     unscoped: documents that lack a value of the policy's scope, and are duplicates of none.
     """
@@ -85,6 +87,7 @@ class IngestReport(Counts):
     exact: int = 0
     truncated: int = 0
     duplicate_ids: int = 0
+    replaced_originals: int = 0
     without_words: int = 0
     unscoped: int = 0
 
@@ -564,11 +567,13 @@ class _Writer:
         written = self.store.write(latest, create=True)
         conflicts = [failure for failure in written.failures if failure.conflict]
         refused = [failure for failure in written.failures if not failure.conflict]
-        unchanged = written.unchanged
+        unchanged, replaced_originals = written.unchanged, set[str]()
 
         def decide(stored_documents: Sequence[StoredDocument]) -> list[Decision]:
             positions = [last_position[document.id] for document in stored_documents]
             sent_documents = documents.of(positions).documents()
+            if self.originals is not None:
+                replaced_originals.update(self.originals.replaced(stored_documents, sent_documents))
             sent_rows = [rows[position] for position in positions]
             return [*map(self._decision, stored_documents, sent_documents, sent_rows)]
 
@@ -601,6 +606,7 @@ class _Writer:
             dropped=causes["dropped"],
             moved=causes["moved"],
             renamed=causes["renamed"],
+            replaced_originals=len(replaced_originals - failure_of.keys()),
         )
         return report, failed
 

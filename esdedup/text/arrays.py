@@ -154,6 +154,14 @@ class SeenValues:
         """The number of different values."""
         return sum(array.size for array in self._sorted)
 
+    def among(self, values: NDArray[np.generic]) -> Mask:
+        """Return which values came before, without adding them: shape (n,)."""
+        came = np.zeros(values.size, np.bool_)
+        for array in self._sorted:
+            nearest = np.minimum(np.searchsorted(array, values), array.size - 1)
+            came |= array[nearest] == values
+        return came
+
     def add(self, values: NDArray[np.generic]) -> Mask:
         """Return which of the next values came before, or before in this array: shape (n,)."""
         distinct, positions = np.unique(values, return_index=True)

@@ -39,7 +39,7 @@ def place() -> dict[str, str]:
 def counts(**given: int) -> dict[str, Any]:
     """A report of index; the other counts are 0."""
     names = "read created updated unchanged skipped failed dropped moved renamed"
-    names += " duplicates exact truncated duplicate_ids without_words"
+    names += " duplicates exact truncated duplicate_ids replaced_originals without_words"
     return {**dict.fromkeys(names.split(), 0), **given, **place()}
 
 

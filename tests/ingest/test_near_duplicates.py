@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup import DuplicatePolicy
-from esdedup.ingest.ingest import IngestSettings, ingest
+from esdedup.ingest.ingest import IngestReport, IngestSettings, ingest
 from esdedup.records.files import BadRecord, ReadSizes, Record, chunks_of_records
 from esdedup.stores.changes import update
 from tests.helpers.arrivals import Marks, Texts, by_brute_force, family
-from tests.helpers.commands import words
+from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.indices import open_index
 from tests.helpers.places import Place, clusters
 
@@ -247,6 +247,126 @@ def test_ids_that_come_again_lose_no_text(
             if "original" in ours:
                 assert esdedup.similarity(now[id], now[ours["original"]]) == ours["similarity"]
                 assert found[ours["original"]].tokens.get("original") != id
+
+
+def add_again_and_again(
+    index: esdedup.Index, documents: Sequence[dict[str, object]], policy: DuplicatePolicy, size: int
+) -> IngestReport:
+    """Write documents, whose ids may come again, in batches of some. Those that fail are left."""
+    records = (Record("f", number, source) for number, source in enumerate(documents, 1))
+    chunks = chunks_of_records(records, ReadSizes(documents=size))
+    index.create()
+    report = index.ingest(chunks, lambda record: None, IngestSettings(on_duplicate=policy))
+    index.store.refresh()
+    return report
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    records=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), min_size=1, max_size=16),
+    before=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), max_size=4),
+    size=st.integers(1, 5),
+    action=st.sampled_from(["skip", "fail", "mark", "group"]),
+)
+def test_no_text_is_lost_in_a_later_batch_without_a_count(
+    tmp_path: Path,
+    records: list[tuple[int, int]],
+    before: list[tuple[int, int]],
+    size: int,
+    action: Any,
+) -> None:
+    texts = [family(kind % 2 * 100 + kind // 2, kind // 2) for kind in range(10)]
+    with open_index(
+        tmp_path / f"{uuid.uuid4().hex}.db",
+        [{"id": f"d{id}", "text": texts[kind]} for id, kind in before],
+    ) as index:
+        report = add_again_and_again(
+            index,
+            [{"id": f"d{id}", "text": texts[kind]} for id, kind in records],
+            DuplicatePolicy(action),
+            size,
+        )
+        stored_texts = [
+            document.source["text"] for document in index.store.get([f"d{n}" for n in range(7)])
+        ]
+    lost = [
+        kind
+        for kind in dict(records).values()
+        if all(esdedup.similarity(texts[kind], each) < 0.8 for each in stored_texts)
+    ]
+    assert not lost or report.replaced_originals
+    left_out = report.skipped + report.failed
+    assert report.replaced_originals <= (report.updated if left_out else 0)
+
+
+A, B, OTHER = family(100, 0), family(101, 1), family(500, 0)
+
+
+@pytest.mark.parametrize("action", ["skip", "fail", "mark", "group"])
+@pytest.mark.parametrize(
+    ("rest", "replaced"),
+    [
+        ([{"id": "a", "text": OTHER}], 1),
+        ([{"id": "a", "text": OTHER}, {"id": "a", "text": words(9)}], 1),
+        ([{"id": "a", "text": OTHER}, {"id": "c", "text": OTHER}, {"id": "a", "text": A}], 2),
+        # Equal once it is normalised.
+        ([{"id": "a", "text": A.upper()}, {"id": "a", "text": A.upper(), "day": 1}], 0),
+        ([{"id": "c", "text": OTHER}, {"id": "c", "text": words(9)}], 0),
+    ],
+)
+def test_originals_that_are_replaced_are_counted(
+    index: esdedup.Index, rest: list[dict[str, object]], replaced: int, action: Any
+) -> None:
+    documents: list[dict[str, object]] = [{"id": "a", "text": A}, {"id": "b", "text": B}, *rest]
+    report = add_again_and_again(index, documents, DuplicatePolicy(action), 1)
+    assert report.replaced_originals == (replaced if action in ("skip", "fail") else 0)
+
+
+@pytest.mark.parametrize(("source", "replaced"), [("ap", 0), ("afp", 1)])
+def test_an_original_that_moves_to_another_scope_is_counted(
+    index: esdedup.Index, source: str, replaced: int
+) -> None:
+    documents: list[dict[str, object]] = [
+        {"id": "a", "text": A, "source": "ap"},
+        {"id": "b", "text": B, "source": "ap"},
+        {"id": "a", "text": A, "source": source, "day": 1},
+    ]
+    policy = DuplicatePolicy("skip").limited_to("source")
+    report = add_again_and_again(index, documents, policy, 1)
+    assert (report.updated, report.replaced_originals) == (1, replaced)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_command_warns_of_originals_that_are_replaced(folder: Path, workers: str) -> None:
+    others = [{"id": f"{n}", "text": f"{words(n)} {words(n + 10_000)}"} for n in range(6_000)]
+    records = [{"id": "a", "text": A}, {"id": "b", "text": B}, *others, {"id": "a", "text": OTHER}]
+    write_lines(folder / "feed.jsonl", records)
+    command = ["index", "feed.jsonl", "--json", "--workers", workers]
+    skipped = run_command(*command, "--on-duplicate", "skip", status=0)
+    (counts,) = skipped.json
+    assert (counts["created"], counts["updated"], counts["skipped"]) == (6_001, 1, 1)
+    assert counts["replaced_originals"] == 1
+    assert (
+        "1 document was replaced by a later record of the same id, after near-duplicates of the"
+        " former text were left out: the index may lack the texts of these. Give each record an id"
+        " of its own, or use --on-duplicate mark, and index the records again"
+    ) in skipped.err
+    with open_index(folder / "esdedup.db") as index:
+        assert not index.similar(text=B).matches
+    # The same command again does the same. The advice helps.
+    (counts,) = run_command(*command, "--on-duplicate", "skip", status=0).json
+    assert counts["replaced_originals"] == 1
+    marked = run_command(*command, "--on-duplicate", "mark", status=0)
+    assert marked.json[0]["replaced_originals"] == 0
+    assert "left out" not in marked.err
+    with open_index(folder / "esdedup.db") as index:
+        assert index.get("b").source["text"] == B
+        index.delete(["b"])
+    write_lines(folder / "feed.jsonl", [{**each, "id": f"r{n}"} for n, each in enumerate(records)])
+    (counts,) = run_command(*command, "--on-duplicate", "skip", status=0).json
+    assert counts["replaced_originals"] == 0
+    with open_index(folder / "esdedup.db") as index:
+        assert [match.id for match in index.similar(text=B).matches] == ["r0"]
 
 
 def test_a_giant_group_leaves_room_for_other_leaders(index: esdedup.Index) -> None:

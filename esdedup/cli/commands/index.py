@@ -13,7 +13,9 @@ from esdedup.cli.output import count, message
 from esdedup.files import PATH, RepeatedIds, format_of, total_bytes
 from esdedup.results import IngestReport
 
-_BY_PIPELINES = ("dropped", "moved", "renamed")
+_RARE = ("dropped", "moved", "renamed", "replaced_originals")
+"""Counts that a table shows only if there are any. Few indices have a pipeline that does the first.
+"""
 
 
 def index_command(
@@ -132,8 +134,7 @@ def index_command(
     if not policy.within:
         del counts["unscoped"]
     if not as_json:
-        # Few indices have a pipeline that does this.
-        counts = {name: n for name, n in counts.items() if n or name not in _BY_PIPELINES}
+        counts = {name: n for name, n in counts.items() if n or name not in _RARE}
     output.print_counts(counts, as_json, "Records", title, output.place_of(opened))
     has_fields = any((plan.format or format_of(file)) not in ("text", "file") for file in files)
     is_shown = has_fields and plan.id_field != PATH
@@ -150,6 +151,13 @@ def index_command(
             f"{count(report.truncated, 'document')} with more candidates than the"
             f" {policy.candidates} to compare with, or only buckets of the stop list: a duplicate"
             " may have been missed"
+        )
+    if report.replaced_originals:
+        were_replaced = count(report.replaced_originals, "document was", "documents were")
+        message(
+            f"{were_replaced} replaced by a later record of the same id, after near-duplicates of"
+            " the former text were left out: the index may lack the texts of these. Give each"
+            " record an id of its own, or use --on-duplicate mark, and index the records again"
         )
     if report.dropped or report.moved or report.renamed:
         message(

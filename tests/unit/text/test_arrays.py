@@ -1,10 +1,10 @@
-"""Ragged rows: their ranges and blocks are those of plain Python lists."""
+"""Ragged rows: their ranges and blocks are those of plain Python lists. Values that came before."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.text.arrays import I64, Ragged, blocks, offsets_of, ranges
+from esdedup.text.arrays import I64, Ragged, SeenValues, blocks, offsets_of, ranges
 
 COUNTS = st.lists(st.integers(0, 9), max_size=20)
 
@@ -41,3 +41,14 @@ def test_rows_are_joined_and_thinned(rows: list[list[int]], data: st.DataObject)
         [value for value, kept in zip(row, marks, strict=True) if kept]
         for row, marks in zip(rows, keep, strict=True)
     ]
+
+
+@given(st.lists(COUNTS, max_size=9), COUNTS)
+def test_seen_values_are_those_that_were_added(parts: list[list[int]], asked: list[int]) -> None:
+    seen, added = SeenValues(), set[int]()
+    for part in parts:
+        first = [number in added or number in part[:at] for at, number in enumerate(part)]
+        assert seen.add(array(part)).tolist() == first
+        added.update(part)
+        assert seen.among(array(asked)).tolist() == [number in added for number in asked]
+    assert seen.size == len(added)
