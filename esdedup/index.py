@@ -768,13 +768,16 @@ class Index:
         of an index at another address, or of another scheme. successor: into this index though the
         log is of another name. on_report: as in `Dedup.apply`.
 
-        Raises UsageError if the log can't be read or is of another index, and the errors of the
-        store. The same call again resumes.
+        Raises UsageError if the log can't be read, is of another index, or has documents of one
+        that the name does not stand for now, and the errors of the store. The same call again
+        resumes.
         """
         if not isinstance(log, removal.LogReader):
             check_type("log", log, "str | Path")
             log = removal.LogReader(Path(log))
         self.check_log(log, force=force, successor=successor)
+        if not successor:
+            self.check_indices(log)
         to = None if log.header.to is None else self.store.beside(log.header.to)
         return removal.undo_removal(self.store, log, to, on_report, successor=successor)
 
@@ -799,6 +802,12 @@ class Index:
                 f"log file {log.path} is of an index {' and '.join(differing)}: if that is right,"
                 " undo it with `force` set"
             )
+
+    def check_indices(self, log: "removal.LogReader") -> None:
+        """Raise UsageError if documents of a log would be restored outside of this index's name."""
+        # A file has no aliases, so that its log need not be read to the end first.
+        if isinstance(self.location.target, Connection):
+            removal.require_indices(self.store, log)
 
     def changed_by(self, log: "removal.LogReader") -> int:
         """Return the number of documents that the run of a log changed."""

@@ -33,7 +33,9 @@ _NO_IDENTITY = re.compile(
 _ASKED = (
     b"?filter_path=*.mappings._meta." + FIELD.encode() + b",*.aliases.*.is_write_index"
     b",*.settings.index.uuid,*.settings.index.default_pipeline,*.settings.index.final_pipeline"
+    b",*.data_stream"
 )
+_WRITE_STREAM = b"?filter_path=*.aliases.*.is_write_index"
 _UUIDS = b"/_settings/index.uuid?filter_path=*.settings.index.uuid"
 _TEMPLATE = b"/_index_template/_simulate_index/"
 _EXISTS = b"conflicts with index"
@@ -118,7 +120,8 @@ class Schemes:
             return LookUp(None, "no_right")
         if answer.status != 200:
             return LookUp(None, "no_scheme")
-        look_up, uuids = _parsed(index, answer.body)
+        write_stream = await self._write_stream(index, answer.body, identity)
+        look_up, uuids = _parsed(index, answer.body, write_stream)
         if len(uuids) > 1:
             until = time.monotonic() + _SECONDS
             self._remembered[key] = _SeveralIndices(look_up, uuids, until)
@@ -129,6 +132,22 @@ class Schemes:
     def forget(self) -> None:
         """Forget what is remembered, because a mapping may have changed."""
         self._remembered.clear()
+
+    async def _write_stream(self, index: str, body: bytes, identity: Headers) -> str | None:
+        """Return the data stream that takes the documents of a name; None if none does.
+
+        body: the answer to `_ASKED`, which tells the write index of an alias only among indices.
+        """
+        streams = _streams(body)
+        if len(streams) <= 1:
+            return next(iter(streams), None)
+        name = quote(index, safe="").encode()
+        # `/NAME/_alias/NAME` would list indices only.
+        answer = await self._ask("GET", b"/_alias/" + name + _WRITE_STREAM, identity)
+        if answer.status != 200:
+            return None
+        write_streams = streams.intersection(_marked_to_write(index, _read(answer)))
+        return next(iter(write_streams), None)
 
     async def _made_by_template(self, index: str, path: bytes, identity: Headers) -> LookUp | None:
         """Return the meta of an index that the first document creates, None if it exists by now."""
@@ -171,11 +190,24 @@ class Schemes:
 
 
 @functools.lru_cache(64)
-def _parsed(index: str, body: bytes) -> tuple[LookUp, Uuids]:
-    """Return the meta of the index that takes the documents. body: the answer to `_ASKED`."""
+def _streams(body: bytes) -> frozenset[str]:
+    """Return the data streams that indices belong to. body: the answer to `_ASKED`."""
+    try:
+        described = json.loads(body).values()
+        return frozenset(str(index["data_stream"]) for index in described if "data_stream" in index)
+    except (ValueError, TypeError, AttributeError):
+        return frozenset()
+
+
+@functools.lru_cache(64)
+def _parsed(index: str, body: bytes, write_stream: str | None) -> tuple[LookUp, Uuids]:
+    """Return the meta of the index that takes the documents.
+
+    body: the answer to `_ASKED`. write_stream: the data stream that takes them, if one does.
+    """
     try:
         indices = json.loads(body)
-        write_index = _write_index(index, indices)
+        write_index = _write_index(index, indices, write_stream)
         meta = None if write_index is None else meta_of(indices[write_index].get("mappings", {}))
         if meta is not None and not all(sketched.scheme.by_server for sketched in meta.sketched):
             settings = indices[write_index].get("settings", {}).get("index", {})
@@ -205,22 +237,41 @@ def _uuids(indices: Body) -> Uuids:
     }
 
 
-def _write_index(name: str, indices: Body) -> str | None:
+def _write_index(name: str, indices: Body, write_stream: str | None) -> str | None:
     """Return the index that takes the documents of a name.
 
     indices: behind the name, as the answer to a request of `_ASKED` describes them.
+    write_stream: the data stream that takes the documents, if one does.
     """
     if len(indices) <= 1:
         return next(iter(indices), None)
-    generations = {index: _GENERATION.search(index) for index in indices}
-    numbers = {index: int(match[1]) for index, match in generations.items() if match is not None}
-    if len(numbers) == len(indices):
-        # A data stream writes to its last index.
-        return max(numbers, key=numbers.__getitem__)
-    write_indices = [
-        index
-        for index, described in indices.items()
-        if str(described.get("aliases", {}).get(name, {}).get("is_write_index", "")).lower()
-        == "true"
-    ]
+    if write_stream is not None:
+        return _last_index(write_stream, indices)
+    write_indices = _marked_to_write(name, indices)
     return write_indices[0] if len(write_indices) == 1 else None
+
+
+def _last_index(stream: str, indices: Body) -> str | None:
+    """Return the index of a data stream that it writes to; None if its names do not tell."""
+    generations = {
+        index: _GENERATION.search(index)
+        for index, described in indices.items()
+        if described.get("data_stream") == stream
+    }
+    numbers = {index: int(match[1]) for index, match in generations.items() if match is not None}
+    return max(numbers, key=numbers.__getitem__) if len(numbers) == len(generations) else None
+
+
+def _marked_to_write(name: str, described: Body) -> list[str]:
+    """Return the indices or data streams that an alias is said to write to."""
+    return [
+        target
+        for target, description in described.items()
+        if isinstance(description, dict) and _is_written_by(description, name)
+    ]
+
+
+def _is_written_by(description: Body, alias: str) -> bool:
+    """Return whether an index or data stream is the one that an alias writes to."""
+    settings = description.get("aliases", {}).get(alias, {})
+    return str(settings.get("is_write_index", "")).lower() == "true"

@@ -10,14 +10,22 @@ from esdedup.lazy import import_name
 if TYPE_CHECKING:
     from esdedup.removal.log import Action, LogReader
     from esdedup.removal.remove import Dedup
-    from esdedup.removal.undo import UndoReport, changed_by, undo_removal
+    from esdedup.removal.undo import UndoReport, changed_by, require_indices, undo_removal
 
-__all__ = ["Action", "Dedup", "LogReader", "UndoReport", "changed_by", "undo_removal"]
+__all__ = [
+    "Action",
+    "Dedup",
+    "LogReader",
+    "UndoReport",
+    "changed_by",
+    "require_indices",
+    "undo_removal",
+]
 
 _MODULES = {
     "removal.log": "Action LogReader",
     "removal.remove": "Dedup",
-    "removal.undo": "UndoReport changed_by undo_removal",
+    "removal.undo": "UndoReport changed_by require_indices undo_removal",
 }
 
 

@@ -287,6 +287,7 @@ class LogReader:
         an end is damaged.
     unsettled: after `pages`, the last page, if the run ended before it logged the result: any of
         these documents may be unchanged.
+    removed_from: the indices that documents were deleted or moved from; read unless `pages` was.
     Raises UsageError if the file can't be read or is no such log, StoreError if its first line is
     damaged.
     """
@@ -296,6 +297,7 @@ class LogReader:
         self.damage: str | None = None
         self.unsettled: list[Entry] = []
         self._fault: str | None = None
+        self._removed_from: frozenset[str] | None = None
         self._digest = xxhash.xxh3_128()
         try:
             header = next(self._lines(), None)
@@ -315,8 +317,24 @@ class LogReader:
         except (TypeError, UsageError) as error:
             raise StoreError(f"log file {path}: its first line is damaged: {error}") from error
 
+    @property
+    def removed_from(self) -> frozenset[str]:
+        if self._removed_from is None:
+            for _ in self.pages():
+                pass
+        return self._removed_from or frozenset()
+
     def pages(self) -> Iterator[list[Entry]]:
         """Yield pages of documents that were changed, or may have been if the run was killed."""
+        removed_from = set[str]()
+        for page in self._pages():
+            if self.header.action != "mark":
+                removed = (entry.stored for entry in page if not entry.merged)
+                removed_from.update(stored.index for stored in removed if stored.index is not None)
+            yield page
+        self._removed_from = frozenset(removed_from)
+
+    def _pages(self) -> Iterator[list[Entry]]:
         planned: dict[str, Entry] = {}
         self.unsettled = []
         documents_read, ended = 0, False

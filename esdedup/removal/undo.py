@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
+from esdedup.exceptions import UsageError
 from esdedup.groups.marks import differing, former, replacing
 from esdedup.models import Change, Counts, Failure, StoredDocument
 from esdedup.removal.log import Entry, LogReader
@@ -85,6 +86,23 @@ def undo_removal(
 def _without_index(entry: Entry) -> Entry:
     """Return the entry of a document that the store itself assigns to an index."""
     return replace(entry, stored=replace(entry.stored, index=None))
+
+
+def require_indices(store: Store, log: LogReader) -> None:
+    """Raise UsageError if documents of a log would be restored outside of the store's name.
+
+    It may be an alias that meanwhile stands for another index.
+    """
+    outside = store.outside(log.removed_from)
+    if not outside:
+        return
+    noun = "index" if len(outside) == 1 else "indices"
+    former = f", or `into` {outside[0]}" if log.removed_from == {*outside[:1]} else ""
+    raise UsageError(
+        f"log file {log.path} has documents of {noun} {', '.join(map(repr, outside))}, which"
+        f" {store.index!r} does not stand for now: use `into` {store.index} to restore all into"
+        f" what it stands for{former}"
+    )
 
 
 def changed_by(store: Store, log: LogReader) -> int:

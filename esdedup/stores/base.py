@@ -151,6 +151,12 @@ class Store(Protocol):
         accepts no new documents, goes where this store's new ones go.
         """
 
+    def outside(self, indices: Collection[str]) -> list[str]:
+        """Return those of some indices that exist, but that the name does not stand for, sorted.
+
+        Documents that name one of them would be restored there.
+        """
+
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         """Return for each query at most `limit` documents that share most groups.
 

@@ -81,3 +81,29 @@ def test_the_scheme_is_not_changed_through_an_alias_with_a_filter(url: str, name
     assert (
         f"an alias with a filter, and a scheme is that of all documents: name {name}" in refused.err
     )
+
+
+def test_an_alias_of_data_streams_bounds_each_of_them(elasticsearch_url: str, name: str) -> None:
+    """Elasticsearch's jars have data streams, but no request that makes or deletes one."""
+    url, alias, streams = elasticsearch_url, f"{name}-alias", (f"{name}-s", f"{name}-s-eu")
+    properties = {"tenant": {"type": "keyword"}, "text": {"type": "text"}}
+    inside = {"settings": {"number_of_replicas": 0}, "mappings": {"properties": properties}}
+    template = {"index_patterns": [f"{name}-*"], "priority": 412, "data_stream": {}}
+    call(url, "PUT", f"/_index_template/{name}", {**template, "template": inside})
+    stamp = {"@timestamp": "2026-11-29", "text": TEXT}
+    for stream in streams:
+        fill(url, stream, {id: {"tenant": id[0], **stamp} for id in ("a1", "b1")}, "create")
+    (first, second) = ({"index": stream, "alias": alias} for stream in streams)
+    scope = {"is_write_index": True, "filter": {"term": {"tenant": "a"}}}
+    actions = [{"add": {**first, **scope}}, {"add": second}]
+    call(url, "POST", "/_aliases", {"actions": actions})
+    esdedup_command(url, "attach", "-i", alias, "--text-field", "text", status=0)
+    (report,) = esdedup_command(url, "backfill", "-i", alias, status=0).json
+    assert report["written"] == 3
+    assert "esdedup" not in all_documents(url, streams[0])["b1"]
+    with esdedup.open(url, alias) as index:
+        write_index = str(index.store.write_index())
+        assert write_index.startswith(f".ds-{streams[0]}-2")
+        assert [one.document.id for one in index.store.hold([f"{write_index}/b1"])] == []
+        (held,) = index.store.hold(["b1"])
+        assert str(held.index).startswith(f".ds-{streams[1]}-2")

@@ -27,7 +27,7 @@ def base(setup: Setup) -> Iterator[str]:
     """The start of index names. Templates and indices of such names are deleted afterwards."""
     name = f"esdedup-new-{uuid.uuid4().hex[:12]}"
     yield name
-    HTTP.delete(f"{setup.direct}/_data_stream/{name}-stream")
+    HTTP.delete(f"{setup.direct}/_data_stream/{name}-*")
     for kind in ("_index_template", "_template"):
         HTTP.delete(f"{setup.direct}/{kind}/{name}")
     for number in range(4):
@@ -97,6 +97,40 @@ def test_a_new_data_stream_has_all_tokens(setup: Setup, base: str) -> None:
     HTTP.post(f"{proxy}/{base}-stream/_rollover").raise_for_status()
     assert {*bulk(proxy, f"{base}-stream", 20)} == {201}
     assert counts(direct, f"{base}-stream") == (30, 10)
+
+
+def test_an_alias_of_data_streams_has_the_tokens_of_the_stream_that_it_writes_to(
+    setup: Setup, base: str
+) -> None:
+    direct, proxy = setup.direct, setup.proxy.url
+    if setup.product == "opensearch":
+        return  # It has no aliases of data streams.
+    template(direct, base, data_stream={}, template={"settings": {"number_of_replicas": 0}})
+    alias, older, younger = (f"{base}-{name}" for name in ("alias", "older", "younger"))
+
+    def write_to(stream: str | None) -> None:
+        actions: list[dict[str, Any]] = [
+            {"add": {"index": name, "alias": alias, "is_write_index": name == stream}}
+            for name in (older, younger)
+        ]
+        # Through the proxy, which looks up its names again then.
+        HTTP.post(f"{proxy}/_aliases", json={"actions": actions}).raise_for_status()
+
+    for stream in (older, younger):
+        # Elasticsearch's jars have data streams, but no request that makes or deletes one.
+        assert bulk(direct, stream, 1) == [201]
+    for _ in range(2):
+        HTTP.post(f"{direct}/{older}/_rollover").raise_for_status()
+    with esdedup.open(direct, younger) as index:
+        index.create()
+    write_to(younger)
+    assert {*bulk(proxy, alias, 5)} == {201}
+    assert counts(direct, younger) == (6, 5)
+    write_to(older)
+    assert {*bulk(proxy, alias, 5)} == {201}
+    assert counts(direct, older) == (6, 0)
+    write_to(None)
+    assert {*bulk(proxy, alias, 5)} == {400}
 
 
 def test_an_attached_index_has_tokens_from_its_next_document_on(setup: Setup, base: str) -> None:

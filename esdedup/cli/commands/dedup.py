@@ -150,6 +150,8 @@ def undo_command(
         index.check_log(reader, force=force, successor=into is not None)
         scheme = index.scheme.id
         documents = index.changed_by(reader)
+        if into is None:
+            index.check_indices(reader)
         moved = f" to {header.to!r}" if header.to is not None else ""
         changed = f"{count(documents, 'document')} {header.in_the_past}{moved}"
         message(f"{log}: {changed} at {header.began}, of index {header.index!r}")

@@ -31,6 +31,8 @@ _CLOSED_SECONDS = 3_600.0
 """Time after which an index with that note is taken for one that another client closed."""
 _NEEDS_DOC_VALUES = "Unable to derive source"
 """A part of the reason why OpenSearch refuses fields of ours without doc values."""
+_OF_STREAM = r"\.ds-{}-(\d{{4}}\.\d\d\.\d\d-)?\d+$"
+"""The end of the names of a data stream's indices."""
 _NO_NAME = re.compile(r'[*,?"<>| \\/#:\ud800-\udfff]')
 
 
@@ -141,14 +143,22 @@ def alias_filters(cluster: Cluster, name: str) -> dict[str, Query]:
 
     They bound each command that reads documents by the name.
     """
-    path = f"{path_of(name)}/_alias{path_of(name)}"
-    _, answer = cluster.ask("GET", path, allowed=frozenset({404}))
-    filters = {
-        index: described.get("aliases", {}).get(name, {}).get("filter")
-        for index, described in answer.items()
-        if isinstance(described, Mapping)
-    }
+    filters = {place: alias.get("filter") for place, alias in _alias(cluster, name).items()}
     return {index: query for index, query in filters.items() if query is not None}
+
+
+def _alias(cluster: Cluster, name: str) -> dict[str, Body]:
+    """Return what an alias says of each index or data stream behind it; {} for another name."""
+    unknown, path = frozenset({404}), f"/_alias{path_of(name)}"
+    status, answer = cluster.ask("GET", f"{path_of(name)}{path}", allowed=unknown)
+    if status == 404 and not cluster.is_opensearch:
+        # Only so Elasticsearch lists data streams, and only it has aliases of these.
+        status, answer = cluster.ask("GET", path, allowed=unknown)
+    if status == 404:
+        return {}
+    return {
+        place: described.get("aliases", {}).get(name, {}) for place, described in answer.items()
+    }
 
 
 def write_index(cluster: Cluster, name: str) -> str | None:
@@ -156,21 +166,20 @@ def write_index(cluster: Cluster, name: str) -> str | None:
     named = resolve(cluster, name)
     if named.kind != "alias":
         return named.indices[-1]
-    path = f"{path_of(name)}/_alias{path_of(name)}"
-    _, answer = cluster.ask("GET", path, allowed=frozenset({404}))
-    for written, described in answer.items():
-        if isinstance(described, Mapping):
-            alias = described.get("aliases", {}).get(name, {})
-            if len(answer) == 1 or str(alias.get("is_write_index", "")).lower() == "true":
-                # An alias can have data streams.
-                return written if written in named.indices else write_index(cluster, written)
+    aliases = _alias(cluster, name)
+    for written, alias in aliases.items():
+        if len(aliases) == 1 or str(alias.get("is_write_index", "")).lower() == "true":
+            # An alias can have data streams.
+            return written if written in named.indices else write_index(cluster, written)
     return None
 
 
 def filter_of(filters: Mapping[str, Query], index: str) -> Query | None:
     """Return the filter of an index among those of an alias, or of its data stream."""
-    by_stream = (name for name in filters if index.startswith(f".ds-{name}-"))
-    return filters.get(index) or next((filters[name] for name in by_stream), None)
+    by_stream = (
+        filters[name] for name in filters if re.search(_OF_STREAM.format(re.escape(name)), index)
+    )
+    return filters.get(index) or next(by_stream, None)
 
 
 def _all_of(names: str | list[str]) -> tuple[str, ...]:

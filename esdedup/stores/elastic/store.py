@@ -52,6 +52,7 @@ from esdedup.stores.elastic.bulk_changes import (
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.component_templates import replace_meta
 from esdedup.stores.elastic.errors import PageTooLarge, SeveralIndices
+from esdedup.stores.elastic.indices import name_for_creates
 from esdedup.stores.elastic.queries import (
     MOST_TERMS,
     as_requested,
@@ -559,7 +560,7 @@ class ClusterStore:
             return (document.index, document.id_in_index) in existing
 
         name_for = {
-            index: indices.name_for_creates(self.cluster, index)
+            index: name_for_creates(self.cluster, index)
             for index in {document.index for document in documents}
         }
         taken = {document.id for document in documents if is_taken(document)}
@@ -583,6 +584,10 @@ class ClusterStore:
         report = self.cluster.bulk(actions, self._reader, self._path)
         self._note(None)
         return report + WriteReport(failures=failures)
+
+    def outside(self, indices: Collection[str]) -> list[str]:
+        others = set(indices).difference(self._mappings() or {})
+        return sorted(index for index in others if name_for_creates(self.cluster, index))
 
     def scan(
         self,

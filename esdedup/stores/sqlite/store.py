@@ -246,6 +246,9 @@ class LocalStore:
     def restore(self, documents: Sequence[StoredDocument]) -> WriteReport:
         return self.write([document.document for document in documents], create=True)
 
+    def outside(self, indices: Collection[str]) -> list[str]:
+        return []
+
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         if any(query.filters for query in queries):
             raise UsageError("filters are queries of a cluster; a local file accepts none")
