@@ -122,7 +122,7 @@ def clean(
     min_words: of a unit; shorter ones stay. None for 1, or 50 words of a span.
     max_repeats: spans that do not occur more often stay.
     cut: "words" to cut spans as they are; only "sentences" or "lines" that are whole in one.
-    drop_over: documents that lose a larger fraction of their words to spans are removed.
+    drop_over: documents of which others hold a larger fraction of the words are removed.
     removed: file for the list of what is removed; None for `_removed.jsonl.zst` in the output.
     work: folder to resume from; None for one beside the output.
     workers: number of processes. More than one import the main module again.

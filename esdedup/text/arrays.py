@@ -120,6 +120,12 @@ def run_starts(values: NDArray[np.generic]) -> Mask:
     return starts
 
 
+def runs_of(marked: Mask) -> I64:
+    """Return where runs of marked positions start and end, shape (n, 2)."""
+    edges = np.diff(np.concatenate([[False], marked, [False]]))
+    return np.flatnonzero(edges).reshape(-1, 2)
+
+
 def spanned(starts: I64, ends: I64, count: int) -> Mask:
     """Mark the positions from starts[i] to ends[i] - 1 of `count`: shape (count,)."""
     edges = np.zeros(count + 1, np.int64)

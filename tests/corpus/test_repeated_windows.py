@@ -21,21 +21,41 @@ _HASHES = np.random.default_rng(0).integers(0, 1 << 64, 40, np.uint64)
 
 def expected(texts: Texts, repetition: Repetition, dropped: Mask) -> dict[int, int]:
     """Return the first occurrence of each window that came before, by a dictionary."""
-    size, position = repetition.size, 0
-    occurrences: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     first_later = sum(map(len, texts[: repetition.earlier]))
+    originals: dict[int, int] = {}
+    for places in occurrences(texts, repetition.size):
+        first = next((start for start, document in places if not dropped[document]), None)
+        if len(places) <= repetition.most or first is None:
+            continue
+        if first < first_later or not repetition.only_between:
+            least = max(first + 1, first_later)
+            originals |= {start: first for start, _ in places if start >= least}
+    return originals
+
+
+def occurrences(texts: Texts, size: int) -> list[list[tuple[int, int]]]:
+    """Return where each window is: the first words and the documents."""
+    places: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    position = 0
     for document, text in enumerate(texts):
         for start in range(len(text) - size + 1):
             window = tuple(text[start : start + size])
-            occurrences.setdefault(window, []).append((position + start, document))
+            places.setdefault(window, []).append((position + start, document))
         position += len(text)
-    originals: dict[int, int] = {}
-    for places in occurrences.values():
-        first, *later = [start for start, document in places if not dropped[document]] or [-1]
-        is_original = first >= 0 and not (repetition.only_between and first >= first_later)
-        if len(places) > repetition.most and is_original:
-            originals |= {start: first for start in later if start >= first_later}
-    return originals
+    return [*places.values()]
+
+
+def expected_shared(
+    texts: Texts, repetition: Repetition, dropped: Mask, undecided: Mask
+) -> set[tuple[int, ...]]:
+    """Return where each window is that several undecided documents have, by a dictionary."""
+    shared = set[tuple[int, ...]]()
+    for places in occurrences(texts, repetition.size):
+        first = next((start for start, document in places if not dropped[document]), np.inf)
+        found = tuple(start for start, document in places if undecided[document] and start < first)
+        if len(places) > repetition.most and len(found) > 1:
+            shared.add(found)
+    return shared
 
 
 def windows_of(spans: RepeatedSpans, size: int) -> dict[int, int]:
@@ -86,6 +106,16 @@ def test_all_repeated_windows_are_found_and_no_others(
         spans = search.spans()
         assert windows_of(spans, size) == expected(texts, repetition, none)
         assert windows_of(search.spans(dropped), size) == expected(texts, repetition, dropped)
+        if not repetition.only_between:
+            # Of later documents, as none of the earlier ones is dropped.
+            dropped[: repetition.earlier] = False
+            undecided = dropped & (np.arange(len(texts)) % 3 > 0)
+            shared = search.shared(dropped, undecided)
+            starts = [shared.start[shared.number == n] for n in range(shared.stays.size)]
+            assert {tuple(of_number.tolist()) for of_number in starts} == expected_shared(
+                texts, repetition, dropped, undecided
+            )
+            assert shared.start.tolist() == sorted(shared.start.tolist())
         # Spans can't be extended, and are in order.
         assert spans.start.tolist() == sorted(spans.start.tolist())
         follows = np.diff(spans.start) == spans.words[:-1] - size + 1

@@ -1,13 +1,15 @@
 """`clean FILES --unit span`: repeated runs of words are cut, beside a dictionary of all of them."""
 
+import itertools
 import json
 import random
 import re
 import tracemalloc
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import zstandard
@@ -33,35 +35,48 @@ class Expected:
     """What a dictionary of all windows finds.
 
     rest: the words that stay of each document, or None for one that is dropped.
-    spans: number of windows that came before.
+    windows: number of windows that a document that stays has before.
     """
 
     rest: list[list[str] | None]
-    windows: int
+    windows: int = 0
 
 
 def expected(
     texts: list[str], size: int, most: int = 1, drop_over: float = 0.9, earlier: int = 0
 ) -> Expected:
-    """Return the rest of texts without windows that came before."""
-    places = [[match.span() for match in _WORD.finditer(text)] for text in texts]
+    """Return the rest of texts, one after another, without windows that one that stays has."""
     split = [[word.casefold() for word in _WORD.findall(text)] for text in texts]
-    dropped = set[int]()
-    cuts = _cuts(split, size, most, earlier, dropped)
-    windows = sum(map(len, cuts))
-    for number, cut in enumerate(cuts):
-        lost = len(set().union(*cut)) if cut else 0
-        if lost and (lost > drop_over * len(split[number]) or lost == len(split[number])):
-            dropped.add(number)
-    cuts = _cuts(split, size, most, earlier, dropped)
-    rest: list[list[str] | None] = []
-    for number in range(earlier, len(texts)):
-        is_cut = set().union(*cuts[number]) if cuts[number] else set()
-        is_cut -= torn(texts[number], places[number], is_cut)
-        rest.append([word for n, word in enumerate(split[number]) if n not in is_cut])
-        if number in dropped:
-            rest[-1] = None
-    return Expected(rest, windows)
+    windows = [
+        [tuple(text[start : start + size]) for start in range(len(text) - size + 1)]
+        for text in split
+    ]
+    counts = Counter(itertools.chain(*windows))
+    stay = set[tuple[str, ...]]()
+    found = Expected([])
+    for number, text in enumerate(texts):
+        firsts: dict[tuple[str, ...], int] = {}
+        of_others, own = set[int](), set[int]()
+        for start, window in enumerate(windows[number]):
+            if counts[window] > most:
+                if window in stay:
+                    of_others.update(range(start, start + size))
+                else:
+                    first = firsts.setdefault(window, start)
+                    own.update(range(max(start, first + size), start + size))
+                    found.windows += first < start
+                found.windows += window in stay
+        lost, length = len(of_others), len(split[number])
+        if number >= earlier and lost and (lost > drop_over * length or lost == length):
+            found.rest.append(None)
+            continue
+        stay.update(windows[number])
+        if number >= earlier:
+            is_cut = of_others | own
+            is_cut -= torn(text, [match.span() for match in _WORD.finditer(text)], is_cut)
+            rest = [word for n, word in enumerate(split[number]) if n not in is_cut]
+            found.rest.append(rest)
+    return found
 
 
 def torn(text: str, places: list[tuple[int, int]], is_cut: set[int]) -> set[int]:
@@ -77,29 +92,16 @@ def torn(text: str, places: list[tuple[int, int]], is_cut: set[int]) -> set[int]
     return set().union(*(compound for compound in compounds if compound - is_cut))
 
 
-def _cuts(
-    split: list[list[str]], size: int, most: int, earlier: int, dropped: set[int]
-) -> list[list[range]]:
-    """Return the words that each window that came before cuts from each document."""
-    places: dict[tuple[str, ...], list[tuple[int, int]]] = {}
-    for number, text in enumerate(split):
-        for start in range(len(text) - size + 1):
-            places.setdefault(tuple(text[start : start + size]), []).append((number, start))
-    cuts: list[list[range]] = [[] for _ in split]
-    for occurrences in places.values():
-        if len(occurrences) <= most:
-            continue
-        kept = [place for place in occurrences if place[0] not in dropped]
-        for number, start in kept[1:]:
-            if number >= earlier:
-                in_first = kept[0][1] + size if number == kept[0][0] else 0
-                cuts[number].append(range(max(start, in_first), start + size))
-    return cuts
-
-
 def corpus(kind: str, count: int, seed: int = 0) -> list[str]:
-    """Return texts with passages of each other, with notices, and with repetitions."""
+    """Return texts with passages of each other, with notices, and with repetitions.
+
+    Those of "versions" are one page over time, of which old words go and new ones come.
+    """
     draw = random.Random(seed)
+    if kind == "versions":
+        page = words(seed, 3 * count + 80).split(" ")
+        steps = itertools.accumulate(draw.randrange(4) for _ in range(count))
+        return [" ".join(page[step : step + draw.randrange(60, 70)]) for step in steps]
     between = "" if kind == "chinese" else " "
     texts = list[str]()
     for number in range(count):
@@ -140,7 +142,7 @@ def listed(output: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in raw.splitlines()]
 
 
-@pytest.mark.parametrize("kind", ["english", "chinese", "code"])
+@pytest.mark.parametrize("kind", ["english", "chinese", "code", "versions"])
 @pytest.mark.parametrize(
     ("size", "options"),
     [(10, {}), (3, {"max_repeats": 2}), (25, {"drop_over": 0.3}), (1, {"drop_over": 1.0})],
@@ -246,8 +248,153 @@ def test_documents_with_a_run_of_words_of_a_benchmark_are_removed() -> None:
     assert (report["removed"], report["spans"]["against"]) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("texts", "rest"),
+    [
+        # The second and the third are dropped at first: what they alone have stays in the third.
+        (["A", "A u", "u"], ["A", "u"]),
+        (["A", "A u", "u", "x u y"], ["A", "u", "x y"]),
+        (["A", "A u", "u x y z", "u"], ["A", "u x y z"]),
+        # What stays of the third, as the second is dropped, is why the fourth is dropped.
+        (["A", "A u", "A u v", "u v"], ["A", "u v"]),
+        (["A B", "A u", "B u v", "u v w", "v w", "w x"], ["A B", "u v w", "x"]),
+        # What two dropped documents have, and no other, is the short rest of both.
+        (["A", "A u", "A u"], ["A"]),
+        # What a document repeats of itself is nowhere else.
+        (["u u u u u u u u u u u u", "u"], ["u"]),
+        (["A", "A u u u u u u u"], ["A", "u"]),
+    ],
+)
+def test_what_only_dropped_documents_have_stays_where_it_occurs_next(
+    texts: list[str], rest: list[str]
+) -> None:
+    """A capital is a line of 200 words, and a small letter is one of 10."""
+    lines = {
+        name: " ".join(f"{name}{n}" for n in range(200 if name.isupper() else 10))
+        for name in "ABuvwxyz"
+    }
+    documents = [{"text": "\n".join(map(lines.__getitem__, text.split()))} for text in texts]
+    write_lines(Path("a.jsonl"), documents)
+    for cut in ("words", "lines"):
+        esdedup.clean("a.jsonl", cut, unit="span", min_words=8, cut=cut)
+        assert [text.split() for text in rest_of(cut)] == [
+            [word for name in text.split() for word in lines[name].split()] for text in rest
+        ]
+        dropped = {span["line"] for span in listed(cut) if span["dropped"]}
+        assert len(dropped) == len(texts) - len(rest)
+        assert not dropped & {span["original_line"] for span in listed(cut)}
+
+
+class Word(NamedTuple):
+    """A word of a text, by their numbers."""
+
+    text: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """Texts of which passages repeat, and how they are cleaned.
+
+    texts: in their order.
+    edges: of the files: the first one is what the others are compared with.
+    settings: of `clean`.
+    """
+
+    texts: list[str]
+    edges: list[int]
+    settings: dict[str, Any]
+
+    def rests(self, folder: Path) -> dict[int, str]:
+        """Clean the texts in a folder, and return those that stay, by number."""
+        files = [str(folder / name) for name in ("old.jsonl", "x.jsonl", "y.jsonl")]
+        for file, (first, last) in zip(files, itertools.pairwise(self.edges), strict=True):
+            numbers = range(first, last)
+            lines = [{"id": n, "text": self.texts[n], "date": n} for n in numbers]
+            write_lines(Path(file), lines)
+        output = str(folder / "out")
+        esdedup.clean(files[1:], output, unit="span", against=files[0], **self.settings)
+        rests = dict(enumerate(self.texts[: self.edges[1]]))
+        for out in sorted(folder.glob("out/*.jsonl")):
+            records = map(json.loads, out.read_text("utf-8").splitlines())
+            rests |= {record["id"]: record["text"] for record in records}
+        return rests
+
+
+@st.composite
+def cleanings(draw: st.DrawFn) -> Cleaning:
+    """Texts of few passages, so that many are dropped as others have most of their words."""
+    passages = [
+        [f"{name}{number}" for number in range(draw(st.sampled_from([2, 3, 5, 20])))]
+        for name in "abcd"
+    ]
+    texts = list[str]()
+    for _ in range(draw(st.sampled_from([1, 5, 6, 7, 8, 9]))):
+        parts = list[str]()
+        for passage in draw(st.lists(st.sampled_from(passages), min_size=1, max_size=4)):
+            start = draw(st.sampled_from([0, 0, 0, 1, 2]))
+            end = draw(st.sampled_from([20, 20, 20, 5, 2]))
+            parts.append(" ".join(passage[start:end]))
+        texts.append(draw(st.sampled_from([" ", "\n"])).join(parts))
+    earlier = draw(st.sampled_from([0, 0, 1, len(texts) // 3]))
+    edges = [0, earlier, draw(st.integers(earlier, len(texts))), len(texts)]
+    settings = {
+        "min_words": draw(st.integers(1, 5)),
+        "max_repeats": draw(st.sampled_from([1, 1, 2])),
+        "drop_over": draw(st.sampled_from([0.0, 0.3, 0.5, 0.8, 0.9, 1.0])),
+        "cut": draw(st.sampled_from(["words", "words", "lines"])),
+        "keep": draw(st.sampled_from(["first", "newest:date"])),
+        "only_between": draw(st.sampled_from([False, False, False, True])),
+    }
+    return Cleaning(texts, edges, settings)
+
+
+@given(cleanings())
+def test_what_is_cut_is_in_documents_that_stay(
+    tmp_path_factory: pytest.TempPathFactory, cleaning: Cleaning
+) -> None:
+    folder = tmp_path_factory.mktemp("spans")
+    rests, settings = cleaning.rests(folder), cleaning.settings
+    split = [text.split() for text in cleaning.texts]
+    originals: list[dict[int, Word]] = [{} for _ in split]
+    for span in listed(str(folder / "out")):
+        number, original = int(span["id"]), int(span["original_id"])
+        assert original in rests
+        assert span["dropped"] == (number not in rests)
+        first = len(cleaning.texts[number][: span["start"]].split())
+        there = len(cleaning.texts[original][: span["original_start"]].split())
+        for word in range(span["words"]):
+            assert split[number][first + word] == split[original][there + word]
+            originals[number][first + word] = Word(original, there + word)
+    if settings["cut"] != "words":
+        return
+    for number, removed in enumerate(originals):
+        if number in rests:
+            # All that is not listed stays.
+            stays = [word for n, word in enumerate(split[number]) if n not in removed]
+            assert rests[number].split() == stays
+        else:
+            short = (1 - settings["drop_over"]) * len(split[number])
+            assert removed
+            assert len(split[number]) - len(removed) <= short
+        for origin in removed.values():
+            # If the original loses a word too, this is listed as well, and leads to another one.
+            seen = set[Word]()
+            while origin.number in originals[origin.text]:
+                assert origin not in seen
+                seen.add(origin)
+                origin = originals[origin.text][origin.number]
+            assert origin.text in rests
+    if settings["keep"] == "first" and not settings["only_between"]:
+        names = {"size": "min_words", "most": "max_repeats", "drop_over": "drop_over"}
+        options = {name: settings[setting] for name, setting in names.items()}
+        want = expected(cleaning.texts, earlier=cleaning.edges[1], **options)
+        later = range(cleaning.edges[1], len(split))
+        assert [rests[n].split() if n in rests else None for n in later] == want.rest
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["english", "chinese", "code"])
+@pytest.mark.parametrize("kind", ["english", "chinese", "code", "versions"])
 def test_large_corpora_are_cut_as_a_dictionary_of_all_windows_cuts_them(kind: str) -> None:
     texts = corpus(kind, 5_000, seed=1)
     write_lines(Path("a.jsonl"), [{"text": text} for text in texts])

@@ -11,7 +11,7 @@ import numpy as np
 from esdedup.exceptions import UsageError
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import hashed_words
-from esdedup.text.arrays import I64, Mask, Ragged, offsets_of, spanned
+from esdedup.text.arrays import I64, Mask, Ragged, offsets_of, runs_of, spanned
 from esdedup.text.cuts import Interval, parts_of, without_words
 from esdedup.text.highlight import placed_words
 
@@ -41,7 +41,7 @@ class SpanRule:
 
     min_words: minimum number of words of a span.
     max_repeats: spans that do not occur more often stay.
-    drop_over: documents that lose a larger fraction of their words are dropped.
+    drop_over: documents that lose a larger fraction of their words to others are dropped.
     cut: "words" to cut spans as they are, or only the "sentences" or "lines" that are whole in one.
     hash_mask: as of `Repetition`.
     words_at_once: likewise.
@@ -72,7 +72,7 @@ class SpanRule:
         return {name.replace("_", " "): getattr(self, name) for name in names}
 
     def drops(self, lost: I64, words: I64) -> Mask:
-        """Mark documents that lose too much, or all: shape (n,). lost: words of each."""
+        """Mark documents that lose too much, or all: shape (n,). lost: words that others have."""
         is_dropped: Mask = (lost > 0) & ((lost > self.drop_over * words) | (lost == words))
         return is_dropped
 
@@ -138,8 +138,7 @@ class Cutter:
         word_starts, word_ends = self._placed(text)
         is_cut = spanned(spans[:, CUT_FROM], spans[:, END], word_starts.size)
         if self.rule.cut == "words":
-            edges = np.flatnonzero(np.diff(np.concatenate([[False], is_cut, [False]])))
-            first, last = _whole_compounds(text, word_starts, word_ends, edges.reshape(-1, 2))
+            first, last = _whole_compounds(text, word_starts, word_ends, runs_of(is_cut))
             is_cut = spanned(first, last, is_cut.size)
             cuts = np.stack([word_starts[first], word_ends[last - 1]], axis=1)
         else:

@@ -32,7 +32,7 @@ class CutSpans:
     start: the first character in its text.
     end: the end there.
     words: number of words.
-    original: the number of the document with the first occurrence.
+    original: the number of the document that stays with the first occurrence.
     original_start: the first character in its text.
     original_end: the end there.
     """

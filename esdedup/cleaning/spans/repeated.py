@@ -17,7 +17,7 @@ import numpy as np
 from esdedup.cleaning.spans.partitions import Partitions
 from esdedup.cleaning.spans.windows import anchors_of, window_hashes
 from esdedup.compare.resources import Resources
-from esdedup.stores.memory_mapped import mapped, release
+from esdedup.stores.memory_mapped import mapped, mapped_zeros, release
 from esdedup.text.arrays import I64, U64, Mask, Ragged, blocks, offsets_of, ranges, run_starts
 
 _MAPPED_BYTES = 1 << 16
@@ -96,6 +96,37 @@ class RepeatedSpans:
     frequent: FrequentWindows
 
 
+@dataclass(frozen=True)
+class SharedWindows:
+    """Windows that some documents share, in order, and which of them one that stays has.
+
+    start: the first word of each, among the words of all documents, shape (n,).
+    number: the same of equal windows, from 0, shape (n,).
+    stays: whether a document has the windows of a number, and stays, shape (numbers,).
+    """
+
+    start: I64
+    number: I64
+    stays: Mask
+
+    def staying(self, first: int, end: int) -> I64:
+        """Return the first words of windows in a range of words that a document keeps."""
+        chosen = self._between(first, end)
+        starts: I64 = self.start[chosen][self.stays[self.number[chosen]]]
+        return starts
+
+    def keep(self, first: int, end: int) -> None:
+        """Note that a document keeps the windows in its range of words."""
+        self.stays[self.number[self._between(first, end)]] = True
+
+    def release(self) -> None:
+        """Drop what was read from the memory of the process."""
+        release(self.start, self.number, self.stays)
+
+    def _between(self, first: int, end: int) -> slice:
+        return slice(*np.searchsorted(self.start, [first, end]).tolist())
+
+
 class WindowSearch:
     """Finds the repeated windows of a corpus. `of` opens it.
 
@@ -128,18 +159,79 @@ class WindowSearch:
     def spans(self, dropped: Mask | None = None) -> RepeatedSpans:
         """Return the spans of words that came before.
 
-        dropped: documents whose windows are no first occurrences, shape (documents,); they have no
-        spans. Their windows count, all the same.
+        dropped: documents whose windows are no first occurrences, shape (documents,). They have
+        spans of the documents before them, and their windows count.
         """
         while True:
             with ExitStack() as opened:
                 repeats, frequent = self._repeats(dropped, opened)
                 collisions = list[U64]()
-                rows = mapped(self.resources.folder, self._joined(repeats, dropped, collisions))
+                rows = mapped(self.resources.folder, self._joined(repeats, collisions))
             if not collisions:
                 return RepeatedSpans(rows[:, 0], rows[:, 1], rows[:, 2], frequent)
             # Windows of these hashes are compared by their words in the next round, which is final.
             self._ambiguous = np.unique(np.concatenate([self._ambiguous, *collisions]))
+
+    def shared(self, dropped: Mask, undecided: Mask) -> SharedWindows:
+        """Return the windows that several undecided documents have, unless one that stays has them.
+
+        Only those that it has before. `spans` must have compared the windows of equal hashes.
+
+        dropped: all documents that may not stay, the undecided ones too, shape (documents,).
+        undecided: some of these, shape (documents,).
+        """
+        with ExitStack() as opened:
+            windows = Partitions.of(self._windows.rows, self.resources, opened)
+            different = 0
+            for groups in self._matched():
+                positions, counts = groups.positions, np.diff(groups.offsets)
+                firsts = np.repeat(self._firsts(groups, dropped), counts)
+                chosen = undecided[self._documents_of(positions)] & (positions < firsts)
+                members = np.diff(offsets_of(chosen)[groups.offsets])
+                is_shared = (counts > self.repetition.most) & (members > 1)
+                numbers = different + np.repeat(np.cumsum(is_shared) - 1, counts)
+                chosen &= np.repeat(is_shared, counts)
+                self._add_by_position(windows, positions[chosen], numbers[chosen])
+                different += int(is_shared.sum())
+
+            def rows() -> Iterator[I64]:
+                yield np.empty((0, 2), np.int64)
+                for keys, numbers in windows.all():
+                    order = np.argsort(keys)
+                    yield np.stack([keys[order].view(np.int64), numbers[order]], axis=1)
+
+            start, number = mapped(self.resources.folder, rows()).T
+        return SharedWindows(
+            start, number, mapped_zeros(self.resources.folder, (different,), np.bool_)
+        )
+
+    def _matched(self) -> Iterator[_Groups]:
+        """Yield the groups of equal windows of each partition."""
+        for number, (hashes, positions) in enumerate(self._windows.all(), 1):
+            yield self._groups(hashes, positions)
+            # In documents, as all steps are.
+            matched = number * len(self.words) // len(self._windows)
+            release(self.words.hashes)
+            self.resources.on_step("Matching", matched, len(self.words))
+
+    def _firsts(self, groups: _Groups, dropped: Mask | None) -> I64:
+        """Return the first position of each group, the number of all words if all are dropped."""
+        candidates = groups.positions
+        if dropped is not None:
+            is_dropped = dropped[self._documents_of(candidates)]
+            candidates = np.where(is_dropped, self.words.hashes.size, candidates)
+        if not candidates.size:
+            return candidates
+        firsts: I64 = np.minimum.reduceat(candidates, groups.offsets[:-1])
+        return firsts
+
+    def _add_by_position(self, partitions: Partitions, positions: I64, numbers: I64) -> None:
+        """Add windows to partitions of their positions: those of a document are in one, or in two.
+
+        numbers: of each window.
+        """
+        partition = positions * len(partitions) // max(1, self.words.hashes.size)
+        partitions.add(partition, positions.view(np.uint64), numbers)
 
     def _repeats(
         self, dropped: Mask | None, opened: ExitStack
@@ -153,45 +245,26 @@ class WindowSearch:
         repeats = Partitions.of(self._windows.rows, self.resources, opened)
         frequent = FrequentWindows.none()
         first_later = int(words.offsets[repetition.earlier])
-        for number, (hashes, positions) in enumerate(self._windows.all(), 1):
-            groups = self._groups(hashes, positions)
-            counts = np.diff(groups.offsets)
+        for groups in self._matched():
+            positions, counts = groups.positions, np.diff(groups.offsets)
+            firsts = self._firsts(groups, dropped)
             is_repeated = counts > repetition.most
-            positions = groups.positions
-            is_first_candidate = np.ones(positions.size, np.bool_)
-            if dropped is not None:
-                is_first_candidate = ~dropped[self._documents_of(positions)]
-            beyond = words.hashes.size
-            candidates = np.where(is_first_candidate, positions, beyond)
-            firsts = candidates
-            if positions.size:
-                firsts = np.minimum.reduceat(candidates, groups.offsets[:-1])
-            is_repeated &= firsts < beyond
             if repetition.only_between:
                 is_repeated &= firsts < first_later
             originals = np.repeat(firsts, counts)
-            chosen = np.repeat(is_repeated, counts) & is_first_candidate
-            chosen &= (positions != originals) & (positions >= first_later)
+            chosen = np.repeat(is_repeated, counts) & self._can_lose(positions, originals)
             if positions.size:
                 is_repeated = np.logical_or.reduceat(chosen, groups.offsets[:-1])
             frequent = frequent.with_others(firsts[is_repeated], counts[is_repeated])
             # Windows that stay are compared too: what they count must not be another window.
             compared = np.repeat(is_repeated, counts) & (positions != originals)
-            positions = positions[compared]
-            # Partitions of positions: the repeats of a document are in one, or in two.
-            partition = positions * len(repeats) // max(1, beyond)
-            repeats.add(partition, positions.view(np.uint64), originals[compared])
-            # In documents, as all steps are.
-            matched = number * len(words) // len(self._windows)
-            release(words.hashes)
-            self.resources.on_step("Matching", matched, len(words))
+            self._add_by_position(repeats, positions[compared], originals[compared])
         return repeats, frequent
 
-    def _can_lose(self, positions: I64, dropped: Mask | None) -> Mask:
-        """Mark windows of documents that can lose some: later ones, which are not dropped."""
-        can_lose: Mask = positions >= int(self.words.offsets[self.repetition.earlier])
-        if dropped is not None:
-            can_lose &= ~dropped[self._documents_of(positions)]
+    def _can_lose(self, positions: I64, originals: I64) -> Mask:
+        """Mark windows that can lose words: of later documents, behind the first occurrence."""
+        first_later = int(self.words.offsets[self.repetition.earlier])
+        can_lose: Mask = (positions > originals) & (positions >= first_later)
         return can_lose
 
     def _documents_of(self, positions: I64) -> I64:
@@ -216,12 +289,9 @@ class WindowSearch:
         counts = np.array([*map(len, by_words.values())], np.int64)
         return groups.joined(compared, counts)
 
-    def _joined(
-        self, repeats: Partitions, dropped: Mask | None, collisions: list[U64]
-    ) -> Iterator[I64]:
+    def _joined(self, repeats: Partitions, collisions: list[U64]) -> Iterator[I64]:
         """Yield spans as rows of start, original and number of words.
 
-        dropped: as of `spans`.
         collisions: gets the hashes of windows whose words differ from those of the first one.
         """
         size = self.repetition.size
@@ -234,7 +304,7 @@ class WindowSearch:
             counts = np.diff(np.append(starts, positions.size))
             rows = np.stack([positions[starts], originals[starts], counts + size - 1], axis=1)
             self._verify(rows, collisions)
-            rows = rows[self._can_lose(rows[:, 0], dropped)]
+            rows = rows[self._can_lose(rows[:, 0], rows[:, 1])]
             if pending.size and rows.size and self._continues(pending[-1], rows[0]):
                 rows[0] = [*pending[-1, :2], pending[-1, 2] + rows[0, 2] - size + 1]
                 pending = pending[:-1]

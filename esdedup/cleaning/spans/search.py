@@ -1,8 +1,8 @@
 """Cut the spans of words that a corpus repeats from its documents, except the first occurrence.
 
 Lee et al., "Deduplicating training data makes language models better", ACL 2022, section 4.2, with
-words in place of bytes. A word is cut if it is in a window of words that occurs before, unless it
-is in that occurrence too, which an overlapping window can be.
+words in place of bytes. A word is cut if it is in a window of words that occurs before, in a
+document that stays, unless it is in that occurrence too, which an overlapping window can be.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from esdedup.cleaning.removals import Corpus
 from esdedup.cleaning.report import CleanReport, SpanReport, report_from_json
 from esdedup.cleaning.sketching import corpus_of
 from esdedup.cleaning.spans.cutting import (
-    CUT_FROM,
     END,
+    START,
     Cutter,
     SpanRule,
     TextBlock,
@@ -34,6 +34,7 @@ from esdedup.cleaning.spans.repeated import (
     FrequentWindows,
     RepeatedSpans,
     Repetition,
+    SharedWindows,
     WindowSearch,
 )
 from esdedup.compare.columns import Columns, columns_by_number
@@ -55,10 +56,13 @@ from esdedup.text.arrays import (
     blocks,
     offsets_of,
     run_starts,
+    runs_of,
     spanned,
 )
 from esdedup.text.strings import Numbers
 
+_UNCUT = [START, END, START]
+"""Columns of spans that are cut from their first word."""
 _DECISIONS = "decisions"
 _SAMPLES = 10
 _FREQUENT = 10
@@ -182,14 +186,9 @@ class SpanSearch:
         with WindowSearch.of(hashed.words, repetition, resources) as search:
             repeated = search.spans()
             frequent = self._frequent(corpus, hashed, repeated.frequent)
-            lost = self._lost(hashed, repeated)
-            is_dropped = self.rule.drops(lost, hashed.words.counts)
-            losses = self._losses(hashed, repeated, is_dropped)
-            if is_dropped.any():
-                # What is left of these documents is gone: it must stay where it occurs next.
-                repeated = search.spans(is_dropped)
-            kept_losses = self._losses(hashed, repeated, ~is_dropped)
-        return self._decided(corpus, hashed, is_dropped, [losses, kept_losses], frequent)
+            is_dropped, repeated = self._dropped(hashed, search, repeated)
+        losses = self._losses(hashed, repeated)
+        return self._decided(corpus, hashed, is_dropped, losses, frequent)
 
     def _hashed(self, corpus: Corpus, memory: int) -> _Hashed:
         """Hash the words of all documents, in their order of precedence."""
@@ -237,27 +236,93 @@ class SpanSearch:
                 settled += block.size
                 self.reporter.step(title, settled, rows.size)
 
-    def _lost(self, hashed: _Hashed, repeated: RepeatedSpans) -> I64:
-        """Return how many words each document loses to spans, shape (rows,)."""
-        if self.rule.cut != "words":
-            return self._losses(hashed, repeated, np.ones(len(hashed.words), np.bool_)).lost
-        lost = np.zeros(len(hashed.words), np.int64)
-        offsets = hashed.words.offsets
-        for block in blocks(hashed.words.counts, self.rule.words_at_once):
-            rows = _rows_of(repeated, offsets[block.start], offsets[block.stop], self.rule)
-            if rows.size:
-                size = int(offsets[block.stop] - offsets[block.start])
-                is_cut = spanned(rows[:, CUT_FROM], rows[:, END], size)
-                edges = offsets[block.start : block.stop + 1] - offsets[block.start]
-                lost[block] = np.diff(offsets_of(is_cut)[edges])
-        return lost
+    def _dropped(
+        self, hashed: _Hashed, search: WindowSearch, repeated: RepeatedSpans
+    ) -> tuple[Mask, RepeatedSpans]:
+        """Return which documents are dropped, and the spans that those that stay have before.
 
-    def _losses(self, hashed: _Hashed, repeated: RepeatedSpans, chosen: Mask) -> _Losses:
-        """Return what chosen documents lose to spans."""
-        offsets = hashed.words.offsets
+        A document is dropped if documents before it that stay have too many of its words.
+
+        repeated: the spans that any documents have before.
+        """
+        can_be_dropped = self._lose_too_much(hashed, repeated, np.ones(len(hashed.words), np.bool_))
+        if not can_be_dropped.any():
+            return can_be_dropped, repeated
+        # All others stay. What only these documents have must stay where it occurs next.
+        repeated = search.spans(can_be_dropped)
+        is_dropped = self._lose_too_much(hashed, repeated, can_be_dropped)
+        is_undecided = can_be_dropped & ~is_dropped
+        if is_undecided.any():
+            # One after another: rounds of all of them would be as many as versions of one text.
+            shared = search.shared(can_be_dropped, is_undecided)
+            undecided = np.flatnonzero(is_undecided)
+            for block in blocks(hashed.words.counts[undecided], self.rule.words_at_once):
+                for row in undecided[block].tolist():
+                    is_dropped[row] = self._is_next_dropped(hashed, row, repeated, shared)
+                shared.release()
+            repeated = search.spans(is_dropped)
+        return is_dropped, repeated
+
+    def _lose_too_much(self, hashed: _Hashed, repeated: RepeatedSpans, chosen: Mask) -> Mask:
+        """Mark those of some documents of which others have too many words, shape (rows,)."""
+        lost = np.zeros(len(hashed.words), np.int64)
+        if self.rule.cut == "words":
+            offsets = hashed.words.offsets
+            for block in blocks(hashed.words.counts, self.rule.words_at_once):
+                if not chosen[block].any():
+                    continue
+                spans = _spans_of_others(hashed, repeated, block)
+                if spans.size:
+                    edges = offsets[block.start : block.stop + 1] - offsets[block.start]
+                    is_cut = spanned(spans[:, START], spans[:, END], int(edges[-1]))
+                    lost[block] = np.diff(offsets_of(is_cut)[edges])
+        else:
+            affected = np.flatnonzero(self._is_affected(hashed, repeated) & chosen)
+
+            def spans_of(rows: I64) -> list[I64]:
+                slices = (slice(row, row + 1) for row in rows.tolist())
+                return [_spans_of_others(hashed, repeated, row)[:, _UNCUT] for row in slices]
+
+            cut = self._cutter.cut
+            for rows, text_cuts in self._blocks(hashed, affected, cut, "Cutting", spans_of):
+                lost[rows] = [text_cut.lost for text_cut in text_cuts]
+        return self.rule.drops(np.where(chosen, lost, 0), hashed.words.counts)
+
+    def _is_next_dropped(
+        self, hashed: _Hashed, row: int, repeated: RepeatedSpans, shared: SharedWindows
+    ) -> bool:
+        """Return whether the next undecided document is dropped. If not, its windows stay.
+
+        repeated: spans of documents that stay in any case. Alone, they are too few.
+        shared: windows of undecided documents.
+        """
+        first, end = hashed.words.offsets[row : row + 2].tolist()
+        starts = shared.staying(first, end) - first
+        is_dropped = False
+        if starts.size:
+            windows = np.stack([starts, starts + self.rule.min_words], axis=1)
+            spans = _spans_of_others(hashed, repeated, slice(row, row + 1))
+            spans = np.concatenate([windows, spans])
+            is_cut = spanned(spans[:, START], spans[:, END], end - first)
+            lost = int(is_cut.sum())
+            if self.rule.cut != "words":
+                block = TextBlock(hashed.texts(np.array([row])), [runs_of(is_cut)[:, _UNCUT]])
+                lost = self._cutter.cut(block)[0].lost
+            is_dropped = bool(self.rule.drops(np.array([lost]), np.array([end - first]))[0])
+        if not is_dropped:
+            shared.keep(first, end)
+        return is_dropped
+
+    def _is_affected(self, hashed: _Hashed, repeated: RepeatedSpans) -> Mask:
+        """Mark documents with spans, shape (rows,)."""
         is_affected = np.zeros(len(hashed.words), np.bool_)
         is_affected[hashed.rows_of(repeated.start)] = True
-        affected = np.flatnonzero(is_affected & chosen)
+        return is_affected
+
+    def _losses(self, hashed: _Hashed, repeated: RepeatedSpans) -> _Losses:
+        """Return what documents lose to spans."""
+        offsets = hashed.words.offsets
+        affected = np.flatnonzero(self._is_affected(hashed, repeated))
         losses = _Losses(*np.zeros((2, len(hashed.words)), np.int64))
 
         def spans_of(block: I64) -> list[I64]:
@@ -297,15 +362,12 @@ class SpanSearch:
         corpus: Corpus,
         hashed: _Hashed,
         is_dropped: Mask,
-        losses: list[_Losses],
+        losses: _Losses,
         frequent: list[dict[str, object]],
     ) -> CutDocuments:
-        """Return the documents without their spans.
-
-        losses: of the documents that are dropped, and of the others.
-        """
+        """Return the documents without their spans. losses: of those that are dropped, too."""
         order, counts = hashed.order, hashed.words.counts
-        spans = np.concatenate([*itertools.chain(*(loss.spans for loss in losses))])
+        spans = np.concatenate(losses.spans)
         originals = self._places(hashed, spans[:, 5:])
         documents = order[spans[:, 0]]
         sorted_rows = np.lexsort((spans[:, 1], documents))
@@ -318,17 +380,16 @@ class SpanSearch:
             order[spans[:, 5]],
             *originals.T,
         )
-        losses_of_kept = losses[1]
-        cuts = np.concatenate(losses_of_kept.cuts)
+        cuts = np.concatenate(losses.cuts)
+        cuts = cuts[~is_dropped[cuts[:, 0]]]
         cut_documents = order[cuts[:, 0]]
         cut_order = np.lexsort((cuts[:, 1], cut_documents))
         is_later = np.ones(order.size, np.bool_)
         is_later[: corpus.first] = False
         text_bytes = hashed.texts.sizes(np.arange(order.size))
         totals = np.stack([text_bytes, counts])[:, is_later].sum(axis=1)
-        removed = np.where(
-            is_dropped, [text_bytes, counts], [losses_of_kept.bytes, losses_of_kept.lost]
-        ).sum(axis=1)
+        removed = np.where(is_dropped, [text_bytes, counts], [losses.bytes, losses.lost])
+        removed = removed.sum(axis=1)
         number_dropped = int(is_dropped.sum())
         report = CleanReport(
             documents=int(is_later.sum()),
@@ -346,7 +407,7 @@ class SpanSearch:
             unordered=hashed.columns.unordered,
             samples=self._samples(corpus, hashed, table),
             spans=SpanReport(
-                changed=int(np.count_nonzero(losses_of_kept.lost)),
+                changed=int(np.count_nonzero(losses.lost[~is_dropped])),
                 spans=len(table),
                 against=int(np.count_nonzero(table.original < corpus.first)),
                 fraction=float(removed[1] / max(1, totals[1])),
@@ -452,6 +513,19 @@ def _rows_of(repeated: RepeatedSpans, first: int, end: int, rule: SpanRule) -> I
     cut_from = np.maximum(starts, repeated.original[chosen] + rule.min_words)
     rows: I64 = np.stack([starts, starts + repeated.words[chosen], cut_from], axis=1) - first
     return rows
+
+
+def _spans_of_others(hashed: _Hashed, repeated: RepeatedSpans, documents: slice) -> I64:
+    """Return the spans of documents that others have before: their first words and ends.
+
+    They are counted from the first word of the documents, shape (n, 2).
+    """
+    offsets = hashed.words.offsets
+    first, end = offsets[documents.start], offsets[documents.stop]
+    chosen = slice(*np.searchsorted(repeated.start, [first, end]).tolist())
+    starts, originals = repeated.start[chosen], repeated.original[chosen]
+    rows: I64 = np.stack([starts, starts + repeated.words[chosen]], axis=1) - first
+    return rows[originals < offsets[hashed.rows_of(starts)]]
 
 
 def _with_column(value: int, columns: I64) -> I64:
