@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from esdedup.cleaning.kept_sketches import KeptSketches
 from esdedup.cli.surroundings import Surroundings
-from esdedup.runs.run import ShareSizes
+from esdedup.runs.run import Run, ShareSizes
 from tests.corpus.test_dedup_files import removed_in
 from tests.faults.test_dedup_files import contents
 from tests.helpers.commands import Ran, run_command, words, write_lines
@@ -182,7 +181,7 @@ def test_other_sketches_are_refused() -> None:
         Path("full.sketches/mine.txt").touch()
         done = dedup(0, *options, out="other")
         assert (done.status, said in done.err) == (2, True), done.err
-    with KeptSketches.at(str(KEPT), {}, {}, False):
+    with Run(KEPT).lock("wait for it"):
         busy = dedup(0, *update, out="other")
     assert (busy.status, "another run is using" in busy.err) == (1, True)
     dry = run_command("clean", "0", "--dry-run", "--json", "--against", "b.sketches", "--update")

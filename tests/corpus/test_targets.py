@@ -64,7 +64,10 @@ COMMANDS += [
     (["clean", "in", "-o", "mine.jsonl"], "mine.jsonl exists"),
     # The list and the report have names of their own if none is chosen.
     (["clean", "in", "-o", "new.jsonl"], "--removed new.jsonl.removed.jsonl.zst: the file exists"),
-    (["clean", "in", "-o", "old.jsonl"], "old.jsonl.removed.report.json: the file exists: remove"),
+    (
+        ["clean", "in", "-o", "old.jsonl"],
+        "old.jsonl.removed.report.json: the file exists and holds something else",
+    ),
     (["clean", "late.jsonl.removed.jsonl.zst", "-o", "late.jsonl"], READ),
     (["clean", "_removed.jsonl.zst", "-o", "out"], "--output names this file too"),
     (["clean", "_removed.report.json", *JSONL, "-o", "out"], "--output names this file too"),
