@@ -318,14 +318,16 @@ class ClusterStore:
     ) -> tuple[list[StoredDocument], list[StoredDocument]]:
         """Return the documents that are as they were read, and those that changed or are gone."""
         places = [place_of(document) for document in documents]
+        # An index may have an id once for each routing.
         versions = {
-            (stored.index, stored.id_in_index): stored.version
+            (stored.index, stored.id_in_index, stored.routing): stored.version
             for stored in self._get(places, _NOTHING)
         }
         current, outdated = list[StoredDocument](), list[StoredDocument]()
         for document in documents:
-            version = versions.get((document.index, document.id_in_index))
-            (current if version == document.version else outdated).append(document)
+            place = document.index, document.id_in_index, document.routing
+            is_current = versions.get(place) == document.version
+            (current if is_current else outdated).append(document)
         return current, outdated
 
     def hold_again(
