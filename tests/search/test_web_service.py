@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 import esdedup
-from tests.helpers.places import STORES, Place, clusters
+from tests.helpers.places import STORES, Place
 from tests.servers.proxy import Proxy, product_of
 from tools.docs import ROOT, blocks_of
 
@@ -48,8 +48,9 @@ async def visiting(application: Any) -> AsyncIterator[httpx.AsyncClient]:
         yield visitor
 
 
+# The application's own client is that of its server: Elasticsearch 8 rejects version 9.
 @pytest.mark.on_every_server
-@clusters
+@pytest.mark.parametrize("place", ["elasticsearch", "opensearch"], indirect=True)
 def test_the_service_searches_and_reports_a_cluster_that_is_gone(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
