@@ -408,7 +408,7 @@ def _stretches(items: _Items, item: int, positions: I64, shingles: I64) -> Itera
             return
         negative, length, first, *_ = best[0]
         yield _Stretch(-negative, first, first + length)
-        # What is left ends before the stretch, or starts after it.
+        # The rest ends before the stretch, or starts after it.
         before = np.searchsorted(positions, first - size, "right")
         is_cut = (ends > before) & (positions[starts] < first + length + size)
         is_in = is_cut & (starts >= before)

@@ -117,7 +117,7 @@ class CleanFiles:
 
     @property
     def _described_in(self) -> list[tuple[str, str | None]]:
-        """The files that describe what is written, with the setting that names each in messages."""
+        """The files that describe the output, each with its name in messages."""
         return [
             ("`removed`", self.listed),
             ("the list of groups beside `output`,", self.left_whole),

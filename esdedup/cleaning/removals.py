@@ -114,7 +114,7 @@ class NewValues:
 class Removals:
     """Documents that duplicate or contain others, a row for each pair, by document.
 
-    If what is contained is cut, a pair has a row for each cut.
+    If items are cut, a pair has a row for each cut.
 
     corpus: that the documents are of.
     measure: of the values.

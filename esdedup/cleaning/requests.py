@@ -257,7 +257,7 @@ class Addition:
             )
 
     def _add_to(self, index: Index) -> IngestReport:
-        """Add the documents of the files that were written."""
+        """Add the documents of the files that were written, and return their counts."""
         files, inputs = self.inputs.files, self.inputs
         written = [file for file in dict.fromkeys(files.targets) if look_up(file)]
         settings = IngestSettings(workers=inputs.workers, id_field=files.reading.id_field)

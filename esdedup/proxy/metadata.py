@@ -136,7 +136,7 @@ class Schemes:
     async def _write_stream(self, index: str, body: bytes, identity: Headers) -> str | None:
         """Return the data stream that takes the documents of a name; None if none does.
 
-        body: the answer to `_ASKED`, which tells the write index of an alias only among indices.
+        body: the answer to `_ASKED`, which names the write index of an alias only among indices.
         """
         streams = _streams(body)
         if len(streams) <= 1:
@@ -252,7 +252,7 @@ def _write_index(name: str, indices: Body, write_stream: str | None) -> str | No
 
 
 def _last_index(stream: str, indices: Body) -> str | None:
-    """Return the index of a data stream that it writes to; None if its names do not tell."""
+    """Return the index of a data stream that it writes to; None if a name has no generation."""
     generations = {
         index: _GENERATION.search(index)
         for index, described in indices.items()
@@ -263,7 +263,7 @@ def _last_index(stream: str, indices: Body) -> str | None:
 
 
 def _marked_to_write(name: str, described: Body) -> list[str]:
-    """Return the indices or data streams that an alias is said to write to."""
+    """Return the indices or data streams that the servers name as those an alias writes to."""
     return [
         target
         for target, description in described.items()

@@ -53,7 +53,7 @@ class RetainedFile(NamedTuple):
     starts: `Record.line` of all n records, ascending, shape (n,).
     stays: True for the records that stay, shape (n,).
     field: the field of the text, if texts change.
-    changed: by line the new texts of some records that stay; not of a JSON array.
+    changed: by line the new texts of some records that stay.
     merge: the fields that records take from others, of JSON and tables.
     new_values: by line the new values of fields of some records that stay, as JSON by path.
     """

@@ -91,7 +91,7 @@ def _without_index(entry: Entry) -> Entry:
 def require_indices(store: Store, log: LogReader) -> None:
     """Raise UsageError if documents of a log would be restored outside of the store's name.
 
-    It may be an alias that meanwhile stands for another index.
+    The name may be an alias that stands for another index now.
     """
     outside = store.outside(log.removed_from)
     if not outside:

@@ -342,7 +342,7 @@ def array_names(file: IO[bytes]) -> list[str]:
 def difference(earlier: Mapping[str, object], parameters: Mapping[str, object]) -> str | None:
     """Return the first parameter that only one of two jobs has, or with other values, as words."""
     # A file that only one of them reads has a name; the list of all is a digest.
-    names = sorted({**parameters, **earlier}, key=LISTED_FILES.__eq__)
+    names = sorted({**parameters, **earlier}, key=lambda name: name == LISTED_FILES)
     for name in names:
         before, now = earlier.get(name), parameters.get(name)
         if before != now:

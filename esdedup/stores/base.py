@@ -123,9 +123,10 @@ class Store(Protocol):
         """
 
     def hold_now(self, ids: Sequence[str], paths: list[str]) -> list[StoredDocument]:
-        """Return the documents that exist, as `hold` does, with what other clients just changed.
+        """Return the documents that exist, in any order, with what other clients just changed.
 
-        A document that changes while it is read may be left out, as if it were gone.
+        ids, paths: as in `hold`. A document that changes while it is read may be left out, as if it
+        were gone.
         """
 
     def hold_again(

@@ -25,7 +25,7 @@ _SENTENCE_END = re.compile(r"""[.!?…]+["'”’»)\]]*(?=\s|$)|[。！？｡]+
 
 @dataclass(frozen=True)
 class Remainder:
-    """What is left of a text.
+    """The rest of a text after cuts.
 
     original: the text.
     intervals: those of it that are left, in order.
@@ -36,16 +36,16 @@ class Remainder:
 
     @cached_property
     def text(self) -> str:
-        """What is left, joined."""
+        """The rest, joined."""
         return "".join(self.original[start:end] for start, end in self.intervals)
 
     @cached_property
     def _starts(self) -> list[int]:
-        """Where each interval starts in the joined text, and the end."""
+        """The start of each interval in the joined text, and the end of the last one."""
         return [0, *itertools.accumulate(end - start for start, end in self.intervals)]
 
     def original_interval(self, start: int, end: int) -> Interval:
-        """Return where an interval of what is left was, with what was cut within it."""
+        """Return the interval of the original text, with the cuts in it. start: in the rest."""
         return self._original_position(start), self._original_position(end - 1) + 1
 
     def _original_position(self, position: int) -> int:
@@ -61,7 +61,7 @@ def without_spans(text: str, spans: Sequence[Interval], *, whole_sentences: bool
 def remainder_of(
     text: str, spans: Sequence[Interval], *, whole_sentences: bool = False
 ) -> Remainder:
-    """Return what is left of a text without spans, which may overlap. spans: by start.
+    """Return the rest of a text without spans, which may overlap. spans: by start.
 
     With each go its closing punctuation, quotes or brackets that would be empty, those right after
     it that close what it opens, and one of the two blanks around it: that with more line breaks

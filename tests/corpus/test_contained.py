@@ -88,7 +88,7 @@ def by_force(
 ) -> list[Finding]:
     """Return the best place of each item in each page that holds it, in the order of pages.
 
-    counted: the pages that say what is evidence; None for these. every: return every place.
+    counted: the pages that decide what counts; None for these. every: return every place.
     """
     holders = Counter(
         each for page in (pages if counted is None else counted) for each in {*shingles(page)}
@@ -254,7 +254,7 @@ def test_an_item_of_words_that_a_cut_brings_together_is_masked(mask: str) -> Non
     rows, report = removed_of([f"{first} {last}", inner], pages, "0.8", mask)
     whole, middle = pages[0].index(first), pages[0].index(inner)
     end = pages[0].index(". After")
-    # Its place encloses what was cut.
+    # Its place encloses the first cut.
     assert findings(rows) == [
         ("p0", "i0", 1.0, whole, end),
         ("p0", "i1", 1.0, middle, middle + len(inner)),

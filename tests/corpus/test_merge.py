@@ -131,7 +131,7 @@ def test_nan_is_no_value(setting: str) -> None:
     pq.write_table(table, "in.parquet")
     esdedup.clean("in.parquet", "out.parquet", **how)
     prices = pq.read_table("out.parquet")["price"].to_pylist()
-    # A column that is not changed keeps what it has.
+    # A column that is not changed keeps its values.
     expected = [[2.5], None] if setting == "collect" else [2.5, np.nan]
     assert repr(prices) == repr(expected)
     lines = [f'{{"text": "{COPY}", "price": NaN}}', f'{{"text": "{COPY}", "price": 2.5}}']

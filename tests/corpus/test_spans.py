@@ -251,7 +251,7 @@ def test_documents_with_a_run_of_words_of_a_benchmark_are_removed() -> None:
 @pytest.mark.parametrize(
     ("texts", "rest"),
     [
-        # The second and the third are dropped at first: what they alone have stays in the third.
+        # The second and the third are dropped at first: the words of no other stay in the third.
         (["A", "A u", "u"], ["A", "u"]),
         (["A", "A u", "u", "x u y"], ["A", "u", "x y"]),
         (["A", "A u", "u x y z", "u"], ["A", "u x y z"]),
@@ -297,7 +297,7 @@ class Cleaning:
     """Texts of which passages repeat, and how they are cleaned.
 
     texts: in their order.
-    edges: of the files: the first one is what the others are compared with.
+    edges: of the files. The others are compared with the first one.
     settings: of `clean`.
     """
 

@@ -218,6 +218,15 @@ def test_a_template_of_a_thousand(tmp_path: Path, action: Any) -> None:
     assert report.truncated == (989 if action == "mark" else 0)
 
 
+TEXTS_OF_KINDS = [family(kind % 2 * 100 + kind // 2, kind // 2) for kind in range(10)]
+"""Texts of two families, each in five versions."""
+
+
+def of_kinds(kinds: Sequence[tuple[int, int]]) -> list[dict[str, object]]:
+    """Return documents by the number of each one's id, and that of its text."""
+    return [{"id": f"d{id}", "text": TEXTS_OF_KINDS[kind]} for id, kind in kinds]
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     records=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), min_size=1, max_size=16),
@@ -228,22 +237,18 @@ def test_ids_that_come_again_lose_no_text(
     tmp_path: Path, records: list[tuple[int, int]], before: list[tuple[int, int]], action: Any
 ) -> None:
     """In one batch, each text stays that no stored document is similar to."""
-    texts = [family(kind % 2 * 100 + kind // 2, kind // 2) for kind in range(10)]
-    with open_index(
-        tmp_path / f"{uuid.uuid4().hex}.db",
-        [{"id": f"d{id}", "text": texts[kind]} for id, kind in before],
-    ) as index:
-        index.add(
-            [{"id": f"d{id}", "text": texts[kind]} for id, kind in records], on_duplicate=action
-        )
+    with open_index(tmp_path / f"{uuid.uuid4().hex}.db", of_kinds(before)) as index:
+        index.add(of_kinds(records), on_duplicate=action)
         found = {each.id: each.document for each in index.store.hold([f"d{n}" for n in range(7)])}
     now = {id: document.source["text"] for id, document in found.items()}
     for id, kind in {f"d{id}": kind for id, kind in records}.items():
         if action == "skip":
-            assert any(esdedup.similarity(texts[kind], each) >= 0.8 for each in now.values())
+            assert any(
+                esdedup.similarity(TEXTS_OF_KINDS[kind], each) >= 0.8 for each in now.values()
+            )
         else:
             ours = found[id].tokens
-            assert now[id] == texts[kind]
+            assert now[id] == TEXTS_OF_KINDS[kind]
             if "original" in ours:
                 assert esdedup.similarity(now[id], now[ours["original"]]) == ours["similarity"]
                 assert found[ours["original"]].tokens.get("original") != id
@@ -275,24 +280,15 @@ def test_no_text_is_lost_in_a_later_batch_without_a_count(
     size: int,
     action: Any,
 ) -> None:
-    texts = [family(kind % 2 * 100 + kind // 2, kind // 2) for kind in range(10)]
-    with open_index(
-        tmp_path / f"{uuid.uuid4().hex}.db",
-        [{"id": f"d{id}", "text": texts[kind]} for id, kind in before],
-    ) as index:
-        report = add_again_and_again(
-            index,
-            [{"id": f"d{id}", "text": texts[kind]} for id, kind in records],
-            DuplicatePolicy(action),
-            size,
-        )
+    with open_index(tmp_path / f"{uuid.uuid4().hex}.db", of_kinds(before)) as index:
+        report = add_again_and_again(index, of_kinds(records), DuplicatePolicy(action), size)
         stored_texts = [
             document.source["text"] for document in index.store.get([f"d{n}" for n in range(7)])
         ]
     lost = [
         kind
         for kind in dict(records).values()
-        if all(esdedup.similarity(texts[kind], each) < 0.8 for each in stored_texts)
+        if all(esdedup.similarity(TEXTS_OF_KINDS[kind], each) < 0.8 for each in stored_texts)
     ]
     assert not lost or report.replaced_originals
     left_out = report.skipped + report.failed

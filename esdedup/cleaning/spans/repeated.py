@@ -120,7 +120,7 @@ class SharedWindows:
         self.stays[self.number[self._between(first, end)]] = True
 
     def release(self) -> None:
-        """Drop what was read from the memory of the process."""
+        """Drop the windows that were read from the memory of the process."""
         release(self.start, self.number, self.stays)
 
     def _between(self, first: int, end: int) -> slice:

@@ -32,7 +32,7 @@ _NEW = ("page_size = 8192", f"application_id = {_APPLICATION}")
 
 
 class KnownTexts:
-    """What a connection knows of the texts of one index.
+    """The knowledge of a connection about the texts of one index.
 
     shingle_sets: of documents, by number, which searches keep.
     version: another number after each write that may have changed the texts.

@@ -46,7 +46,7 @@ class DocumentTable:
         listing: Listing,
         texts: KnownTexts,
     ) -> None:
-        """texts: what the connection knows of them."""
+        """texts: the connection's knowledge of them."""
         self.db, self.tables, self.format = db, tables, RowFormat.of(meta)
         self._listing, self._texts = listing, texts
         self._text_fields = meta.text_fields
