@@ -152,8 +152,8 @@ def test_groups_and_marks_stay_where_they_are(
     remove = {
         "query": {"exists": {"field": "esdedup.scheme"}},
         "script": {
-            "source": "for (name in params.names) ctx._source.esdedup.remove(name)",
-            "params": {"names": ["scheme", "digest", "wordless", "minhash", "simhash"]},
+            "source": "ctx._source.esdedup.keySet().retainAll(params.marks)",
+            "params": {"marks": ["group", "original", "similarity", "distance"]},
         },
     }
     for scheme, field in (("new.json", "esdedup_2"), ("old.json", "esdedup_3")):
@@ -176,6 +176,31 @@ def test_groups_and_marks_stay_where_they_are(
             for text, original in ((words(100), None), (words(3), "d6")):
                 index.add([{"id": "d7", "text": text}], on_duplicate=marked)
                 assert index.get("d7").tokens.get("original") == original
+
+
+def test_an_index_is_freed_of_all_that_was_added(
+    request: pytest.FixtureRequest, url: str, name: str
+) -> None:
+    documents = {f"d{n}": {"text": words(n // 2)} for n in range(4)}
+    fill(url, name, documents)
+    attach_index(url, name)
+    esdedup_command(url, "group", "-i", name, status=0)
+    # As the documentation has it.
+    remove = {
+        "script": {
+            "source": 'if (!ctx._source.keySet().removeAll(params.fields)) ctx.op = "noop"',
+            "params": {"fields": ["esdedup"]},
+        }
+    }
+    # The jars of Elasticsearch know no such request.
+    if "opensearch" in request.node.name:
+        for updated in (4, 0):
+            answer = call(url, "POST", f"/{name}/_update_by_query?refresh=true", remove)
+            assert (answer["updated"], answer["noops"]) == (updated, 4 - updated)
+        assert all_documents(url, name) == documents
+    assert name in [line["index"] for line in esdedup_command(url, "list").json]
+    call(url, "PUT", f"/{name}/_mapping", {"_meta": {}})
+    assert name not in [line["index"] for line in esdedup_command(url, "list").json]
 
 
 def test_what_others_keep_under_our_names_stays(url: str, name: str) -> None:
