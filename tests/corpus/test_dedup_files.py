@@ -1,15 +1,21 @@
 """`esdedup clean FILES -o OUT`: the same shards without duplicates, and what was removed."""
 
 import gzip
+import io
 import json
 import shutil
 from collections.abc import Sequence
+from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import esdedup
 import esdedup.cleaning.near_duplicates
@@ -17,7 +23,7 @@ import esdedup.cleaning.outputs
 from esdedup.cleaning.near_duplicates import MemoryOfJob
 from esdedup.cli.surroundings import Surroundings
 from esdedup.runs.run import ShareSizes
-from tests.helpers.commands import read_lines, run_command, words, write_lines
+from tests.helpers.commands import Ran, read_lines, run_command, words, write_lines
 from tests.helpers.processes import start_command
 from tests.helpers.surroundings import at_step, killed_at
 
@@ -409,3 +415,75 @@ def test_a_dataset_of_huggingface_loads_again() -> None:
         assert rows.read_all().to_pydict() == {
             "text": ["a text that comes twice", "a text of its own, 5"]
         }
+
+
+OF_TEXTS = ("minhash", "simhash", "signature", "passages")
+"""Sketches of texts, of which the default scheme has two."""
+PLACES = ("", "-o out", "-o out.jsonl", "-o -", "-o out --dry-run", "-o out --task 1/1")
+RULES = (
+    "-t 0.6",
+    "-d 3",
+    "--cover 0.5",
+    "--words 6",
+    "--recall 0.9",
+    "--exact",
+    "--split-templates",
+    "--method components",
+    "--keep longest",
+    "--conflict label",
+    "--collect url",
+    "--passages",
+    "--unit line",
+    "--unit span",
+)
+"""What decides what is removed, of which some can't be combined."""
+
+
+def cleaned(*options: str, status: int | None = None) -> Ran:
+    """Run `clean in.jsonl`, also with records on standard output."""
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, "utf-8")
+    ran = run_command("clean", "in.jsonl", *options, status=status, out=out)
+    out.flush()
+    return replace(ran, out=raw.getvalue().decode())
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("sketch", OF_TEXTS)
+def test_each_sketch_of_texts_removes_what_the_function_removes(sketch: str, place: str) -> None:
+    write_lines(Path("in.jsonl"), [{"text": text} for text in texts(60)])
+    expected = esdedup.clean("in.jsonl", None, sketch=sketch)
+    ran = cleaned("--sketch", sketch, *place.split(), status=0)
+    kept = len(ran.json) if place == "-o -" else ran.json[0]["kept"]
+    assert kept == expected.kept < 60
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ("--sketch passages --cover 0.5", "that the representative holds of 0.5 or more"),
+        ("--sketch passages", "that the representative holds of 0.8 or more"),
+        ("--sketch signature -t 0.6", "Jaccard similarity of 0.6 or more"),
+        ("--sketch simhash", "Hamming distance of 3 bits or less"),
+    ],
+)
+def test_the_rule_of_a_sketch_is_shown(options: str, rule: str) -> None:
+    write_lines(Path("in.jsonl"), [{"text": text} for text in texts(9)])
+    assert rule in cleaned("-o", "-", *options.split(), status=0).err
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from([*OF_TEXTS, "none"]),
+    st.lists(st.sampled_from(RULES), max_size=2, unique_by=lambda rule: rule.split()[0]),
+    st.sampled_from(PLACES),
+)
+def test_a_run_that_fails_has_written_nothing(sketch: str, rules: list[str], place: str) -> None:
+    with TemporaryDirectory() as folder, chdir(folder):
+        records = [{"text": text, "label": n % 2} for n, text in enumerate(texts(20))]
+        write_lines(Path("in.jsonl"), records)
+        ran = cleaned("--sketch", sketch, *" ".join([*rules, place]).split())
+        assert "Traceback" not in ran.err
+        if ran.status:
+            assert [path.name for path in Path().iterdir()] == ["in.jsonl"], ran.err
+            assert ran.out == ""

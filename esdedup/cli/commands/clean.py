@@ -130,6 +130,7 @@ def clean_command(
         grouping.limits.distance, cosine=grouping.limits.cosine
     )
     paths = of_files.named(files)
+    rule = _rule(grouping, scheme) if cleaning.unit is None else cleaning.units_removed
     letters = outputs.dead_letters("clean", of_files.dead_letter, paths)
     with letters, ExitStack() as opened, output.Progress() as progress, outputs.resumable():
         request = outputs.request(files, paths, of_files, text_field or ["text"], letters)
@@ -172,7 +173,6 @@ def clean_command(
     if report is not None:
         if report.units is None:
             message(*report.warnings(grouping.limits))
-        rule = _rule(grouping, scheme) if cleaning.unit is None else cleaning.units_removed
         listed = request.listed
         if cleaning.engine == "spark" and outputs.written is not None:
             listed = f"{outputs.written.rstrip('/')}/_removed.parquet"
@@ -180,10 +180,13 @@ def clean_command(
 
 
 def _rule(grouping: Grouping, scheme: Scheme | None) -> str:
-    """Return in words which documents are duplicates."""
+    """Return in words which documents are duplicates.
+
+    scheme: None for the one of the limits. Raises UsageError for limits that it can't hold.
+    """
     if grouping.exact:
         return "documents with the text of another"
-    sketch = (scheme or Scheme()).chosen(grouping.limits)
+    sketch = (scheme or Scheme.of_texts(grouping.limits)).chosen(grouping.limits)
     return f"documents with a {sketch.measure.within(sketch.settled(grouping.limits))}"
 
 
