@@ -59,6 +59,7 @@ FILE_VALUES = "esdedup.file_values"
 """The entry of a context that holds the values of its settings file, by setting."""
 _WHERE = "Index: -i NAME, and --db FILE or --url URL. See: esdedup help connection"
 _IN_FILE = "Settings in a file, esdedup.toml: see esdedup help settings"
+_MORE_IN_FILE = "More options, and settings in a file, esdedup.toml: see esdedup help settings"
 _SCHEME = {"scheme", "sketch", "bits", "vectors", "passages"}
 """The options of schemes, which the help of each command lists that has them."""
 _REFUSED = "refused"
@@ -294,6 +295,8 @@ class Command(_LazyParsing, TyperCommand):
             "settings": _IN_FILE,
         }
         hidden = {option.rich_help_panel for option in options} - {*panels}
+        if "file" in hidden:
+            notes["settings"] = _MORE_IN_FILE
         lines = [note for panel, note in notes.items() if panel in hidden and None in panels]
         if lines:
             formatter.write_paragraph()
@@ -314,10 +317,12 @@ def _value(option: Any, value: Any) -> Any:
 def record_of(option: TyperOption) -> tuple[str, str]:
     """Return the names and the help of an option."""
     names = ", ".join(sorted(option.opts, key=len))
-    if choices := option.type_descriptor.choices:
+    if option.metavar:
+        names += f" {option.metavar}"
+    elif choices := option.type_descriptor.choices:
         names += f" [{'|'.join(choices)}]"
     elif not option.is_flag:
-        names += f" {option.metavar or _METAVARS.get(option.type_descriptor.annotation, 'VALUE')}"
+        names += f" {_METAVARS.get(option.type_descriptor.annotation, 'VALUE')}"
     default: Any = option.show_default
     if default is True and option.default not in (None, False):
         default = f"{option.default:g}" if isinstance(option.default, float) else option.default

@@ -52,7 +52,9 @@ class FileOptions(options.SchemeOptions):
         show_default="id, else path:line",
         metavar="FIELD",
     )
-    dead_letter: Path | None = options.dead_letter()
+    dead_letter: Path | None = options.dead_letter(
+        show_default="INDEX.dead-letter.jsonl; without an index COMMAND.dead-letter.jsonl"
+    )
     workers: int | None = setting(
         None,
         "Processes on this machine.",

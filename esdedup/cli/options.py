@@ -1,8 +1,8 @@
 """Options that several commands share: the index, its cluster, and files of schemes."""
 
 import json
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from esdedup.cli.command import (
     setting,
     source_of,
 )
-from esdedup.exceptions import json_fault
+from esdedup.exceptions import IndexNotFound, json_fault
 from esdedup.files import Merge
 
 _ValueSketch = TypeVar("_ValueSketch", Bits, Vectors)
@@ -59,7 +59,7 @@ vectors = partial(
     rare=True,
 )
 passages = partial(setting, False, "Also sketch passages that texts share (--sketch passages).")
-server = partial(setting, False, "Let the index compute the tokens, from any client.")
+server = partial(setting, False, "Let the index compute the tokens, whichever client writes.")
 distance = partial(
     setting, None, "With --bits: distance up to which queries are complete.", "-d", bounds=(0, None)
 )
@@ -95,7 +95,7 @@ work = partial(
     None,
     "Folder to resume from.",
     rare=True,
-    show_default="FILE.INDEX.COMMAND",
+    show_default="esdedup.db.INDEX.group, or INDEX@HOST-PORT.group",
     metavar="FOLDER",
 )
 dead_letter = partial(
@@ -208,9 +208,25 @@ class Target(_Cluster):
                 return self.db
         return self.connection()
 
-    def open(self, scheme: Scheme | None = None, text_field: Sequence[str] | None = None) -> Index:
-        """Open the index that the options name."""
-        return open(self.where, self.index, scheme=scheme, text_field=text_field)
+    @contextmanager
+    def open(
+        self, scheme: Scheme | None = None, text_field: Sequence[str] | None = None
+    ) -> Iterator[Index]:
+        """Open the index that the options name, for the time of a `with`."""
+        with open(self.where, self.index, scheme=scheme, text_field=text_field) as index:
+            try:
+                yield index
+            except IndexNotFound as error:
+                raise self.not_found(str(error)) from error
+
+    def not_found(self, reason: str) -> IndexNotFound:
+        """Return the error that there is no such index, which may be in a cluster.
+
+        reason: in words, without an end.
+        """
+        is_named = self.db is not None or isinstance(self.where, Connection)
+        advice = "" if is_named else ", or name the cluster: --url or ESDEDUP_URL"
+        return IndexNotFound(f"{reason}{advice}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,6 +360,26 @@ def refuse(names: Iterable[str], reason: str, in_files: bool = False) -> None:
 def typed(name: str) -> bool:
     """Return whether an argument is given on the command line, not by default or environment."""
     return source_of(name) == "COMMANDLINE"
+
+
+def typed_place(where: Connection | Path) -> list[str]:
+    """Return the option, with its value, that names the place of an index for another command.
+
+    It has no password. It is empty if the place is that of a variable or of the settings file for
+    all commands, or the default one, which the other command uses as well.
+    """
+    if not isinstance(where, Connection):
+        name, value = "db", str(where)
+    elif where.addresses:
+        name, value = "url", ",".join(where.addresses)
+    else:
+        name, value = "cloud_id", str(where.cloud_id)
+    source = source_of(name)
+    if source == "DEFAULT_MAP":
+        is_typed = typed("settings") or not file_values()[name].shared
+    else:
+        is_typed = source == "COMMANDLINE"
+    return [option_of(name), value] if is_typed else []
 
 
 def check_limits(scheme: Scheme, limits: Limits) -> None:

@@ -60,7 +60,7 @@ class OutputOptions:
         None,
         "List of what is removed: .jsonl, .jsonl.zst, .parquet or .arrow.",
         rare=True,
-        show_default="OUTPUT/_removed.jsonl.zst",
+        show_default="OUTPUT/_removed.jsonl.zst; of one file OUTPUT.removed.jsonl.zst",
         metavar="FILE",
     )
     work: str | None = options.work(show_default="OUTPUT.work")

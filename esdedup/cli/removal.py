@@ -1,11 +1,12 @@
 """Remove documents of an index on the command line: the options, the question, and the report."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from typer import Exit
 
@@ -34,11 +35,12 @@ class RemovalOptions:
         None, "New log for esdedup undo.", rare=True, show_default="INDEX.dedup-TIME.jsonl.zst"
     )
     yes: bool = options.yes()
+    actions: ClassVar[str] = "delete, mark or move"
 
     def check(self) -> None:
         """Raise UsageError for options that can't be combined, and if no answer is possible."""
         if self.apply and self.action is None:
-            raise UsageError("--apply requires --action: delete, mark, or move (with --to)")
+            raise UsageError(f"--apply requires --action: {self.actions} (with --to)")
         if not self.apply and (options.typed("to") or options.typed("log")):
             raise UsageError("--to and --log require --apply")
         if self.apply and (self.action == "move") != (self.to is not None):
@@ -58,23 +60,34 @@ class RemovalOptions:
         return self.to if self.apply else None
 
 
-def conclude(
-    index: Index,
-    plan: Dedup,
-    removal: RemovalOptions,
-    actions: str = "delete, mark or move",
-    failed: int = 0,
-) -> Dedup | None:
+@dataclass(frozen=True)
+class ItemRemovalOptions(RemovalOptions):
+    """The options of a command that removes documents of an index that hold an item."""
+
+    # A settings file may set the action of all commands, also one that is for duplicates only.
+    action: admin.Action | None = setting(
+        None, "Delete the documents, or move them (--to).", metavar="[delete|move]"
+    )
+    actions: ClassVar[str] = "delete or move"
+
+    def check(self) -> None:
+        """Raise UsageError as for duplicates, and for an action that is for these only."""
+        if self.action == "mark":
+            raise UsageError(f"decontaminate requires --action {self.actions}")
+        super().check()
+
+
+def conclude(index: Index, plan: Dedup, removal: RemovalOptions, failed: int = 0) -> Dedup | None:
     """Apply a plan after a question; only say how to do so, and return None, without --apply.
 
-    actions: to propose. failed: number of items that could not be read.
+    failed: number of items that could not be read.
     """
     groups, action = plan.groups, removal.intended
     # The duplicates are seen before they are changed.
     sys.stdout.flush()
     if not removal.apply:
         if groups.duplicates:
-            message(f"Nothing was changed. To change it: --apply --action {actions}")
+            message(f"Nothing was changed. To change it: --apply --action {removal.actions}")
         if failed:
             raise Exit(1)
         return None
@@ -89,7 +102,7 @@ def conclude(
         lambda so_far: (
             f"{count(_done(index, plan.log, so_far.done), 'document')} {plan.in_the_past}"
         ),
-        f", or restore them: esdedup undo {plan.log}",
+        f", or restore them: {_restoring(index, plan.log)}",
     ) as on_report:
         return plan.apply(on_report)
 
@@ -115,9 +128,15 @@ def show_removal(
         details = {**of_groups, **of_labels, "log": plan.log and str(plan.log)}
         show_changes(index, counts, report.failures, as_json, details, f"all in {plan.log}")
     if plan.log is not None:
-        message(f"To restore them: esdedup undo {plan.log}")
+        message(f"To restore them: {_restoring(index, plan.log)}")
     if report.failures or failed:
         raise Exit(1)
+
+
+def _restoring(index: Index, log: Path | None) -> str:
+    """Return the command that restores what a run on an index removed. log: of the run."""
+    place = options.typed_place(index.location.target)
+    return shlex.join(["esdedup", "undo", str(log), *place])
 
 
 def _done(index: Index, log: Path | None, reported: int) -> int:

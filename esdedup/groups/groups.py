@@ -99,9 +99,10 @@ class Grouping:
             KeepRule.parse,
             setting(
                 KeepRule("auto"),
-                "The representative: first or last (by id), oldest:FIELD, newest:FIELD,"
-                " lowest:FIELD, highest:FIELD, first:FIELD, last:FIELD, first:FIELD=VALUE,VALUE,"
-                " longest, shortest, most-words; may be repeated, for ties.",
+                "The representative: first or last (by id; of files, by place), oldest:FIELD,"
+                " newest:FIELD, lowest:FIELD, highest:FIELD, first:FIELD, last:FIELD,"
+                " first:FIELD=VALUE,VALUE, longest, shortest, most-words; may be repeated, for"
+                " ties.",
                 metavar="RULE",
                 show_default="first; by passages most-words",
             ),

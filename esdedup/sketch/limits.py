@@ -95,7 +95,7 @@ class Limits:
         None,
         "Minimum share in passages, 0 to 1, for a sketch of these.",
         rare=True,
-        show_default="any; of pairs and groups the threshold's",
+        show_default="any; 0.5 for pairs, 0.8 for groups",
     )
     words: int | None = setting(
         None,

@@ -211,8 +211,23 @@ def test_a_part_of_a_document_is_no_document() -> None:
 def test_a_missing_file_is_named_by_every_command() -> None:
     for command in ("list", "stats", "pairs", "group", "dedup", "report", "similar --id a"):
         ran = run_command(*command.split(), "--db", "nope.db", status=1)
-        assert "there is no file nope.db: index documents first" in ran.err
+        assert ran.err == "Error: there is no file nope.db: index documents first\n"
     assert not Path("nope.db").exists()
+
+
+def test_who_names_no_place_is_told_how_to_name_a_cluster() -> None:
+    advice = "index documents first, or name the cluster: --url or ESDEDUP_URL\n"
+    for command in ("list", "stats", "pairs", "group", "dedup", "similar --id a", "drop --yes"):
+        ran = run_command(*command.split(), status=1)
+        assert ran.err == f"Error: there is no file esdedup.db: {advice}"
+    run_command("index", "articles.jsonl", status=0)
+    ran = run_command("stats", "-i", "other", status=1)
+    assert "index 'other' in esdedup.db does not exist" in ran.err
+    assert ran.err.endswith(advice)
+    ran = run_command("stats", "-i", "other", "--db", "esdedup.db", status=1)
+    assert ran.err.endswith("index documents first\n")
+    ran = run_command("stats", "-i", "other", environment={"ESDEDUP_DB": "esdedup.db"}, status=1)
+    assert ran.err.endswith("index documents first\n")
 
 
 def test_results_name_their_threshold() -> None:

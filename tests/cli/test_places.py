@@ -1,12 +1,23 @@
 """No command writes into another file or index than was meant, and reports name the place."""
 
+import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from esdedup import Connection
+from esdedup.cli.app import app
+from esdedup.cli.command import CONTEXT
+from esdedup.cli.options import Target, typed_place
 from tests.helpers.commands import call, fill, run_command, write_lines
 
 ESDEDUP = str(Path(sys.executable).parent / "esdedup")
@@ -68,6 +79,8 @@ def test_reports_name_the_cluster(url: str, name: str) -> None:
         assert ran.json, ran
         assert all(place.items() <= report.items() for report in ran.json), ran
         assert "s3cret" not in ran.out + ran.err
+        if command[0] == "dedup":
+            assert f"To restore them: esdedup undo log --url {url}\n" in ran.err
     assert "s3cret" not in Path("log").read_text()
 
 
@@ -86,6 +99,97 @@ def test_an_option_counts_before_a_variable(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("ESDEDUP_URL")
     assert run_command("stats").json[0]["documents"] == 2
     assert NOWHERE in run_command("stats", "--url", NOWHERE).err
+
+
+def restoring(*options: str, log: str) -> str:
+    """Remove duplicates of the index that the options name, and return the command to restore."""
+    apply = ["--apply", "--action", "delete", "--yes", "--log", log]
+    ran = run_command("dedup", *options, *apply, status=0)
+    (command,) = re.findall("^To restore them: (.*)$", ran.err, re.MULTILINE)
+    return str(command)
+
+
+def restored(command: str) -> int:
+    """Run a command that restores, as it is shown, and return how many documents it restored."""
+    program, *arguments = shlex.split(command)
+    assert program == "esdedup"
+    number: int = run_command(*arguments, "--yes", status=0).json[0]["restored"]
+    return number
+
+
+@pytest.mark.parametrize("log", ["log.jsonl", "a log's.jsonl"])
+@pytest.mark.parametrize("db", ["mine.db", "it's $mine.db", "我的.db"])
+def test_the_command_that_restores_names_the_file(db: str, log: str) -> None:
+    run_command("index", "same.jsonl", "--db", db, status=0)
+    command = restoring("--db", db, log=log)
+    assert shlex.split(command) == ["esdedup", "undo", log, "--db", db]
+    assert restored(command) == 2
+
+
+def test_the_command_that_restores_leaves_out_what_it_finds_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for db in ("esdedup.db", "mine.db", "shared.db"):
+        run_command("index", "same.jsonl", "--db", db, status=0)
+    assert restoring(log="default") == "esdedup undo default"
+    Path("esdedup.toml").write_text("db = 'shared.db'\n", "utf-8")
+    command = restoring(log="shared")
+    assert command == "esdedup undo shared"
+    assert restored(command) == 2
+    Path("esdedup.toml").rename("named.toml")
+    command = restoring("--settings", "named.toml", log="named")
+    assert command == "esdedup undo named --db shared.db"
+    assert restored(command) == 2
+    Path("esdedup.toml").write_text("[dedup]\ndb = 'shared.db'\n", "utf-8")
+    assert restoring(log="table") == "esdedup undo table --db shared.db"
+    Path("esdedup.toml").unlink()
+    monkeypatch.setenv("ESDEDUP_DB", "mine.db")
+    command = restoring(log="variable")
+    assert command == "esdedup undo variable"
+    assert restored(command) == 2
+    assert restoring("--db", "mine.db", log="option") == "esdedup undo option --db mine.db"
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.from_regex(r"https://[a-z]{1,9}(:[1-9][0-9]{0,3})?(/[a-z]{1,5})?", fullmatch=True),
+        min_size=1,
+        max_size=3,
+    ),
+    st.booleans(),
+)
+def test_an_address_names_the_same_cluster_again_without_a_password(
+    addresses: list[str], has_password: bool
+) -> None:
+    with_password = [
+        address.replace("://", "://user:s3cret@") if has_password else address
+        for address in addresses
+    ]
+    where = target_of("--url", ",".join(with_password)).where
+    assert isinstance(where, Connection)
+    option, url = typed_place(where)
+    assert option == "--url"
+    assert "s3cret" not in url
+    again = target_of(option, url).where
+    assert isinstance(again, Connection)
+    assert again.addresses == where.addresses == tuple(addresses)
+
+
+def test_a_cloud_deployment_and_a_variable_name_their_place() -> None:
+    assert typed_place(target_of("--cloud-id", "ours:abc").where) == ["--cloud-id", "ours:abc"]
+    with mock.patch.dict(os.environ, {"ESDEDUP_URL": NOWHERE}):
+        assert typed_place(target_of().where) == []
+        assert typed_place(target_of("--db", "mine.db").where) == ["--db", "mine.db"]
+
+
+def target_of(*options: str) -> Target:
+    """Return what options of a command name, which is then the command that runs."""
+    stats = app.get_command(typer.Context(app), "stats")
+    context = stats.make_context("stats", [*options])
+    CONTEXT.set(context)
+    names = ("url", "cloud_id", "db")
+    return Target(**{name: context.params[name] for name in names})
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ PAIRS = [
     Refusal("pairs a.jsonl --output ''", "--output is empty"),
     Refusal("pairs --db absent.db", "there is no file absent.db: index documents first", status=1),
     Refusal("pairs --index absent", "index 'absent'", status=1),
+    Refusal("pairs --index absent", "or name the cluster: --url or ESDEDUP_URL", status=1),
     Refusal("pairs --db a.jsonl", "run `esdedup index a.jsonl`", status=1),
 ]
 GROUP = [
@@ -147,6 +148,7 @@ CLEAN = [
         "clean a.jsonl --unit line --conflict label", "--conflict can't be combined with --unit"
     ),
     Refusal("clean in -o out --task 1/2 --collect url", "--collect can't be combined with --task"),
+    Refusal("clean a.jsonl -o out --sketch none", "there is no sketch 'none'"),
     Refusal("clean a.jsonl -o - --unit line", "a folder to write to"),
     Refusal("clean a.jsonl -o out --unit line --text-field no", "name the field of the text"),
     Refusal("clean a.jsonl -o out --unit line --text-field n --text-field m", "one --text-field"),

@@ -235,8 +235,8 @@ def test_full_help_lists_at_most_twelve_options(command: str) -> None:
 
 def test_options_that_no_help_lists_are_settings_of_files_and_work() -> None:
     shown = run_command("help", "settings", status=0).out
-    for setting in ("max_memory", "engine", "dead_letter", "dry_run", "max_per_bucket"):
-        assert re.search(rf"^  {setting} ", shown, re.M), setting
+    for setting in ("max-memory", "engine", "dead-letter", "dry-run", "max-per-bucket", "within"):
+        assert re.search(rf"^  --{setting} ", shown, re.M), setting
     for option in ("--settings", "--show-settings", "--quiet"):
         assert option in shown
     assert "--max-memory" not in run_command("help", "clean", status=0).out
@@ -249,7 +249,27 @@ def test_options_that_no_help_lists_are_settings_of_files_and_work() -> None:
 def test_help_of_decontaminate_lists_the_field_that_names_its_items() -> None:
     assert "--id-field" in listed("help", "decontaminate")
     shown = run_command("help", "settings", status=0).out
-    assert re.search(r"^  workers ", shown, re.M)
+    assert re.search(r"^  --workers ", shown, re.M)
+
+
+def test_help_says_where_the_options_are_that_it_does_not_list() -> None:
+    more = "More options, and settings in a file, esdedup.toml: see esdedup help settings"
+    for command in ("clean", "decontaminate", "pairs"):
+        for arguments in ((command, "--help"), ("help", command)):
+            assert run_command(*arguments, status=0).out.splitlines()[-1] == more
+    assert more not in run_command("help", "group", status=0).out
+
+
+def test_help_of_decontaminate_offers_the_actions_that_it_has() -> None:
+    assert "--action [delete|move]" in run_command("help", "decontaminate", status=0).out
+    assert "--action [delete|mark|move]" in run_command("help", "dedup", status=0).out
+    write_lines(Path("items.jsonl"), RECORDS[:1])
+    apply = run_command("decontaminate", "--against", "items.jsonl", "--apply", status=2)
+    assert apply.err == "Error: --apply requires --action: delete or move (with --to)\n"
+    # What is for duplicates does not hinder the command on files.
+    write("action = 'mark'\n")
+    ran = run_command("decontaminate", "articles.jsonl", "--against", "items.jsonl", status=0)
+    assert ran.json[0]["removed"] == 2
 
 
 def test_help_lists_no_option_that_a_command_refuses() -> None:

@@ -84,6 +84,19 @@ def test_an_index_has_the_findings_of_files(place: Place, folder: Path) -> None:
     assert findings("again.jsonl") == held
 
 
+def test_an_index_to_move_to_is_checked_before_the_search(folder: Path) -> None:
+    write_lines(Path("pages.jsonl"), [{"id": "p", "text": words(1)}])
+    write_lines(Path("items.jsonl"), [{"text": words(1)}])
+    run_command("index", "pages.jsonl", "--passages", status=0)
+    apply = ["--apply", "--action", "move", "--to", "documents", "--yes"]
+    ran = run_command("decontaminate", *HOW, *apply, "--removed", "listed.jsonl", status=2)
+    assert ran.err == (
+        "Error: index 'documents' holds the documents already: name another to move to\n"
+    )
+    assert ran.out == ""
+    assert not Path("listed.jsonl").exists()
+
+
 def test_texts_of_other_fields_and_a_move(folder: Path) -> None:
     pages = [{"id": f"p{n}", "title": words(n, 20), "body": words(50 + n)} for n in range(9)]
     write_lines(Path("pages.jsonl"), pages)

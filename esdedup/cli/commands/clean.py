@@ -13,7 +13,7 @@ from esdedup.cli.files import FORMATS, FileOptions, dead_letters
 from esdedup.cli.options import MergeOptions, Target, as_json, refuse
 from esdedup.cli.output import count, message
 from esdedup.cli.output_files import OutputOptions, RemovalRule, opened_against, show_report
-from esdedup.cli.removal import RemovalOptions, conclude, show_removal
+from esdedup.cli.removal import ItemRemovalOptions, RemovalOptions, conclude, show_removal
 from esdedup.cli.surroundings import surroundings
 from esdedup.files import (
     MIN_WORDS,
@@ -230,7 +230,7 @@ def decontaminate_command(
     target: Target,
     of_files: Annotated[FileOptions, "rare"],
     outputs: OutputOptions,
-    removal: Annotated[RemovalOptions, "rare"],
+    removal: Annotated[ItemRemovalOptions, "rare"],
     files: list[str] | None = argument(
         None, f"Clean these instead of an index. {FORMATS}", metavar="[FILES]..."
     ),
@@ -298,10 +298,10 @@ def _from_index(
     as_json: bool,
 ) -> None:
     """Show the documents of an index that hold an item, or remove them."""
-    if removal.action == "mark":
-        raise UsageError("decontaminate requires --action delete or move")
     removal.check()
     with target.open() as index:
+        if removal.destination is not None:
+            index.location.check_apart(removal.destination)
         groups, failed = _find(index, of_files, removed, removal.log, against, share, as_json)
         output.warn_before(index, groups.grouping.limits)
         with output.Progress() as progress:
@@ -313,7 +313,7 @@ def _from_index(
                 on_step=progress.step,
                 grouping=groups.grouping,
             )
-        applied = conclude(index, plan, removal, "delete or move", failed)
+        applied = conclude(index, plan, removal, failed)
     if applied is not None:
         show_removal(index, applied, removal, as_json, failed)
 

@@ -135,9 +135,10 @@ def undo_command(
 
     Example: esdedup undo news.dedup-20260101T120000.000000Z.jsonl.zst
 
-    The index is the log's, unless --into names its successor. Deleted and moved documents are
-    restored whole, marks are removed, and documents get the values back that they had before
-    --collect. A document that another client has changed since is skipped.
+    Name the same --db or --url as for dedup. The name of the index is the log's, unless --into
+    names its successor. Deleted and moved documents are restored whole, marks are removed, and
+    documents get the values back that they had before --collect. A document that another client has
+    changed since is skipped.
     """
     reader = admin.LogReader(log)
     output.require_answer(yes, "undo asks before it changes anything.")

@@ -74,13 +74,13 @@ def _settings_of_files(commands: Commands) -> Iterator[str]:
     stats = commands.get_command(context, "stats")
     options = [record_of(option) for option in stats.params if option.rich_help_panel == "settings"]
     yield _section(context, "Options of other commands", options)
-    names_of: dict[tuple[str, str], list[str]] = {}
+    commands_of: dict[tuple[str, str], list[str]] = {}
     for name in commands.entries:
         for option in commands.get_command(context, name).params:
             if option.rich_help_panel == "file":
-                names_of.setdefault((option.name, record_of(option)[1]), []).append(name)
+                commands_of.setdefault(record_of(option), []).append(name)
     records: dict[str, list[tuple[str, str]]] = {}
-    for record, names in names_of.items():
+    for record, names in commands_of.items():
         records.setdefault(", ".join(names), []).append(record)
     for title, settings in sorted(records.items()):
         yield _section(context, f"Settings of {title}", sorted(settings))

@@ -44,9 +44,9 @@ _RECALL = 0.94
 def scheme_command(
     target: Target,
     output: Path | None = setting(None, "File to write the scheme to.", "-o"),
-    threshold: float = setting(0.5, "Jaccard similarity to find ...", "-t"),
+    threshold: float = setting(0.5, "Similarity to find.", "-t"),
     recall: float | None = setting(
-        None, "... with this probability.", show_default="0.94, of vectors 0.999"
+        None, "Share to find at --threshold.", show_default="0.94, of vectors 0.999"
     ),
     sample: int | None = setting(
         None, "Measure the cost on this many documents of the index.", bounds=(2, admin.Sample.most)

@@ -10,7 +10,6 @@ from esdedup.cli import output
 from esdedup.cli.command import argument, setting
 from esdedup.cli.options import Target, as_json, yes
 from esdedup.cli.output import capital, count, message
-from esdedup.exceptions import IndexNotFound
 
 
 def stats_command(
@@ -147,7 +146,7 @@ def list_command(target: Target, as_json: bool = as_json()) -> None:
     """
     listed = admin.indices(target.where)
     if isinstance(target.where, Path) and not target.where.exists():
-        raise IndexNotFound(f"there is no file {target.where}: index documents first")
+        raise target.not_found(f"there is no file {target.where}: index documents first")
     if as_json:
         for index in listed:
             line = {"index": index.name, "documents": index.documents, "scheme_id": index.scheme}
@@ -168,7 +167,7 @@ def drop_command(target: Target, yes: bool = yes()) -> None:
 
     Example: esdedup drop -i news
 
-    Nothing restores it. To remove tokens from an index of yours, see esdedup switch.
+    Nothing restores it. To remove only the tokens, see "Another scheme" in docs/how-to/upgrade.md.
     """
     with target.open() as index:
         where, documents = capital(index.where), index.statistics().documents
