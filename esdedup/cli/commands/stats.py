@@ -167,7 +167,8 @@ def drop_command(target: Target, yes: bool = yes()) -> None:
 
     Example: esdedup drop -i news
 
-    Nothing restores it. To remove only the tokens, see "Another scheme" in docs/how-to/upgrade.md.
+    Nothing restores it. To remove only the tokens, see "Remove esdedup from an index" in
+    docs/how-to/existing-index.md.
     """
     with target.open() as index:
         where, documents = capital(index.where), index.statistics().documents
