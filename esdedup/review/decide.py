@@ -212,7 +212,12 @@ class Decide:
     def confirm(self, parameters: Parameters) -> Response:
         """Show the numbers of a run, and ask."""
         self.review.must_write()
-        action, all_groups = _action_of(parameters), self._groups()
+        # A decision meanwhile makes the page outdated, not its form valid.
+        action, state, all_groups = (
+            _action_of(parameters),
+            self.review.group_search.state,
+            self._groups(),
+        )
         groups = _without(parameters, all_groups)
         if not len(groups):
             raise UsageError("there are no duplicates to remove")
@@ -222,6 +227,7 @@ class Decide:
             "confirm.html",
             {
                 "groups": groups,
+                "state": state,
                 "read": read,
                 "joined": int(judged_below(all_groups).sum()),
                 "without": parameters.get("without"),

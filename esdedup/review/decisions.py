@@ -1,13 +1,28 @@
 """Decisions about documents: judgements with a way back, and representatives of groups."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from esdedup.exceptions import UsageError
+from esdedup.groups.groups import Groups
 from esdedup.index import Index
 from esdedup.review.group_search import GroupSearch
-from esdedup.stores.judgements import Judgement, Verdict
+from esdedup.stores.judgements import ChangedSince, Judgement, Verdict
+
+_WORDS: dict[Verdict, str] = {"duplicate": "duplicates", "different": "not duplicates"}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a person saw of the documents that they judge.
+
+    digests: of the texts, by id.
+    judged: the times of the judgements that they knew.
+    """
+
+    digests: Mapping[str, str]
+    judged: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,28 +62,46 @@ class Decisions:
         similarity: float | None = None,
         *,
         drawn: bool = False,
+        seen: Seen | None = None,
     ) -> Decision:
-        """Keep a verdict on some pairs of documents. Raises what `StoredJudgements.judge` does."""
+        """Keep a verdict on some pairs of documents. Raises what `StoredJudgements.judge` does.
+
+        seen: what the verdict is about; by default the documents of now. Raises ChangedSince if a
+        text has changed since, or another verdict was given.
+        """
         stored = self.index.judgements
         with self._turn:
             replaced = stored.stored_on(pairs)
-            judgements = stored.judge_pairs(pairs, verdict, similarity, drawn=drawn)
+            if seen is not None:
+                _check_known(stored.renewed(replaced), verdict, seen)
+            digests = None if seen is None else seen.digests
+            judgements = stored.judge_pairs(pairs, verdict, similarity, drawn=drawn, seen=digests)
             decision = Decision(tuple(judgements), tuple(replaced))
             self._by_time[decision.time] = decision
         self._note_change(replaced, judgements)
         return decision
 
+    def seen_in(self, groups: Groups, rows: Sequence[int]) -> Seen:
+        """Return what groups show of some documents, with the decisions of this session."""
+        judged = {judgement.judged for judgement in groups.judgements.pairs}
+        with self._turn:
+            judged |= self._by_time.keys()
+        return Seen({groups.ids[row]: groups.digest(row) for row in rows}, frozenset(judged))
+
     def read(self, judgements: Sequence[Judgement]) -> int:
         """Keep judgements of a file, unless newer ones exist; return how many are kept."""
+        # Of several on one pair, the newest comes last.
+        by_time = sorted(judgements, key=lambda judgement: judgement.judged)
+        newest = {(judgement.left, judgement.right): judgement for judgement in by_time}
         with self._turn:
             time_by_pair = {
                 (stored.left, stored.right): stored.judged
-                for stored in self.index.judgements.read().pairs
+                for stored in self.index.judgements.stored_on([*newest])
             }
             newer = [
                 judgement
-                for judgement in judgements
-                if judgement.judged > time_by_pair.get((judgement.left, judgement.right), "")
+                for pair, judgement in newest.items()
+                if judgement.judged > time_by_pair.get(pair, "")
             ]
             self.index.judgements.write(newer)
         if newer:
@@ -113,6 +146,20 @@ class Decisions:
         ids = {id for *pair, verdict, _ in changed if verdict != "unsure" for id in pair}
         if ids:
             self.group_search.note(*sorted(ids))
+
+
+def _check_known(stored: Sequence[Judgement], verdict: Verdict, seen: Seen) -> None:
+    """Raise ChangedSince if a person did not know of a judgement that theirs contradicts."""
+    unknown = [
+        judgement
+        for judgement in stored
+        if judgement.judged not in seen.judged and judgement.verdict not in (verdict, "unsure")
+    ]
+    if unknown:
+        first = unknown[0]
+        since = f"were judged {_WORDS[first.verdict]} since you saw them: look at them again"
+        ids = [id for judgement in unknown for id in (judgement.left, judgement.right)]
+        raise ChangedSince(f"{first.left!r} and {first.right!r} {since}", "judged", ids)
 
 
 def _verdicts(judgements: Sequence[Judgement]) -> set[tuple[str, str, Verdict, tuple[str, str]]]:

@@ -12,6 +12,7 @@ from starlette.responses import FileResponse, Response
 
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document, Query
+from esdedup.review.decisions import Seen
 from esdedup.review.jobs import Job
 from esdedup.review.messages import message
 from esdedup.review.pages import Parameters, Review
@@ -21,7 +22,7 @@ from esdedup.search.warnings import missing_matches
 from esdedup.sketch.limits import LOOKING, Limits
 from esdedup.sketch.within import Within
 from esdedup.stores.fields import text_at, value_at
-from esdedup.stores.judgements import Verdict
+from esdedup.stores.judgements import ChangedSince, Verdict
 from esdedup.text.characters import message_of
 
 _MOST = 100
@@ -31,6 +32,8 @@ _WITH_WORDS = 20
 """Documents with words on a page."""
 _QUICK, _PATIENT = 0.3, 5.0
 """Seconds to wait for the texts to be read: before the progress is shown, and without it."""
+_PLACE = ("from", "page", "at", "list")
+"""Values of a form that name the page that it was on."""
 _PHRASE = 500
 """Characters of a text that is searched for as words if nothing is similar to it."""
 
@@ -214,22 +217,44 @@ class DocumentPages:
                 "warnings": review.warnings(explanation.warnings),
                 "pair": pair,
                 "decision": review.decisions.of(parameters.get("made")),
-                "back": {"left": left.id, "right": right.id},
+                "again": parameters.get("again"),
+                # Of a verdict that was not stored, on another page.
+                "back": {
+                    "left": left.id,
+                    "right": right.id,
+                    **{name: parameters[name] for name in _PLACE if name in parameters},
+                },
             },
         )
 
     def judge(self, parameters: Parameters) -> Response:
-        """Keep a judgement, and show the page that it came from."""
+        """Keep a judgement, and show the page that it came from.
+
+        If the documents are not as it showed them, nothing is kept, and they are shown again.
+        """
         left = self.review.document(parameters.id("left")).id
         right = self.review.document(parameters.id("right")).id
         verdict = parameters.get("verdict", "")
+        digests = parameters.get("texts", "").split(".")
+        if len(digests) != 2 or "judged" not in parameters:
+            raise UsageError("it is not known which texts you saw: look at the documents again")
+        left_digest, right_digest = digests
+        seen = Seen({left: left_digest, right: right_digest}, frozenset([parameters["judged"]]))
         sketch = self.review.group_search.grouping.limits.sketch
         similarity = self.review.index.explain(left, right, sketch=sketch).similarity
         # The page Judge only shows pairs whose turn it is.
         drawn = parameters.get("from") == "judge"
-        decision = self.review.decisions.judge(
-            [(left, right)], cast(Verdict, verdict), similarity, drawn=drawn
-        )
+        try:
+            decision = self.review.decisions.judge(
+                [(left, right)], cast(Verdict, verdict), similarity, drawn=drawn, seen=seen
+            )
+        except ChangedSince as change:
+            ids = {"left": left, "right": right, "again": change.what}
+            if drawn:
+                # Their similarity stays hidden.
+                return self.review.redirect("/judge", ids)
+            place = {name: parameters.get(name) for name in _PLACE}
+            return self.review.redirect("/compare", {**ids, **place})
         return self._back(parameters, decision.time)
 
     def undo(self, parameters: Parameters) -> Response:

@@ -16,6 +16,7 @@ from esdedup.compare.source import texts_in
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups
 from esdedup.groups.templates import split_templates
+from esdedup.review.decisions import Decision
 from esdedup.review.group_list import Filters
 from esdedup.review.group_search import head_of, members_of
 from esdedup.review.pages import Parameters, Review
@@ -31,6 +32,7 @@ from esdedup.review.who_stays import candidates
 from esdedup.search.scopes import warning_of_missing
 from esdedup.search.warnings import missing_pairs, not_compared
 from esdedup.sketch.scheme import Scheme
+from esdedup.stores.judgements import ChangedSince
 from esdedup.text.arrays import I64
 
 _GROUPS = 20
@@ -56,7 +58,8 @@ class GroupPages:
     def browse(self, parameters: Parameters) -> Response:
         """Show a page of the list of groups, filtered and sorted."""
         review = self.review
-        groups = review.group_search.groups()
+        # A decision meanwhile makes the page outdated, not its forms valid.
+        state, groups = review.group_search.state, review.group_search.groups()
         if groups is None or review.group_search.finding:
             return self._waiting()
         group_list = review.group_list
@@ -69,6 +72,7 @@ class GroupPages:
             "groups.html",
             {
                 "groups": groups,
+                "state": state,
                 "rows": group_list.listed(groups, positions[(page - 1) * _GROUPS : page * _GROUPS]),
                 "total": positions.size,
                 "looked_at": int(looked_at.sum()),
@@ -87,7 +91,7 @@ class GroupPages:
     def one(self, parameters: Parameters) -> Response:
         """Show a page of one group: the representative, and where each member differs."""
         review, id = self.review, parameters.id()
-        groups = review.group_search.groups()
+        state, groups = review.group_search.state, review.group_search.groups()
         if groups is None:
             return self._waiting()
         decision = review.decisions.of(parameters.get("made"))
@@ -137,6 +141,7 @@ class GroupPages:
             "group.html",
             {
                 "head": head,
+                "state": state,
                 "representative": representative,
                 "title": title_of(documents[head], review.show) if head in documents else "",
                 "size": len(rows) + 1,
@@ -213,15 +218,14 @@ class GroupPages:
         place: dict[str, object] = {**dict(parse_qsl(parameters.get("list", "")))}
         place["page"] = parameters.get("page")
         if extent == "apart":
+            sizes = numbers.sizes[positions]
+            _check_apart(int((sizes * (sizes - 1) // 2).sum()))
             pairs = [
                 pair
                 for head in numbers.heads[positions].tolist()
-                for pair in combinations(
-                    [groups.ids[row] for row in [head, *members_of(groups, head)]], 2
-                )
+                for pair in combinations([head, *members_of(groups, head)], 2)
             ]
-            _check_apart(len(pairs))
-            decision = review.decisions.judge(pairs, "different")
+            decision = self._judge_apart(groups, pairs)
             return review.redirect("/groups", {**place, "made": decision.time})
         keys = [numbers.keys[position] for position in positions.tolist()]
         review.group_list.looked_at.accept(keys, accepted=extent != "withdraw")
@@ -239,7 +243,7 @@ class GroupPages:
         id, extent = parameters.id(), parameters.get("how", "")
         groups, members = self._group(id)
         self._check_state(parameters)
-        rows, ids = np.array(members), [groups.ids[row] for row in members]
+        rows = np.array(members)
         if extent == "all":
             part = np.arange(rows.size)
         elif extent == "selected":
@@ -248,7 +252,7 @@ class GroupPages:
             texts = texts_in(index.store, index.meta.text_fields)
             part = split_templates(
                 np.zeros(rows.size, np.int64),
-                lambda rows: texts([ids[row] for row in rows.tolist()]),
+                lambda rows: texts([groups.ids[members[row]] for row in rows.tolist()]),
                 index.scheme,
             )
         counts = np.unique(part, return_counts=True)[1]
@@ -256,9 +260,21 @@ class GroupPages:
             raise UsageError("nothing to split: select documents, or the group is no template")
         _check_apart(int(counts.sum() ** 2 - (counts**2).sum()) // 2)
         apart = np.argwhere(np.triu(part[:, None] != part)).tolist()
-        decision = review.decisions.judge([(ids[a], ids[b]) for a, b in apart], "different")
+        decision = self._judge_apart(groups, [(members[a], members[b]) for a, b in apart])
         list_query = parameters.get("list")
         return review.redirect("/group", {"id": id, "made": decision.time, "list": list_query})
+
+    def _judge_apart(self, groups: Groups, pairs: Sequence[tuple[int, int]]) -> Decision:
+        """Judge pairs of rows different. Raises ChangedSince, with their groups formed again."""
+        review = self.review
+        rows = sorted({row for pair in pairs for row in pair})
+        seen = review.decisions.seen_in(groups, rows)
+        ids = [(groups.ids[left], groups.ids[right]) for left, right in pairs]
+        try:
+            return review.decisions.judge(ids, "different", seen=seen)
+        except ChangedSince as change:
+            review.group_search.note(*change.ids)
+            raise
 
     def represent(self, parameters: Parameters) -> Response:
         """Let a member represent its group, or let the rule choose again."""

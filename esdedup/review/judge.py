@@ -98,10 +98,17 @@ class Judge:
         if (pool := self._pool) is None:
             return self._waiting("Judge")
         judgements = review.index.judgements.read()
+        ids = {name: parameters.get(name) for name in ("left", "right", "again")}
+        again = ids["again"] if review.write else None
+        pair = self._first(pool, judgements, parameters) if review.write else None
+        if again and (pair is None or {pair.left.id, pair.right.id} != {ids["left"], ids["right"]}):
+            # Pairs were drawn again meanwhile, without this one.
+            return review.redirect("/compare", ids)
         return review.page(
             "judge.html",
             {
-                "pair": self._first(pool, judgements) if review.write else None,
+                "pair": pair,
+                "again": again,
                 "counts": {verdict: len(judgements.of(verdict)) for verdict in VERDICTS},
                 "decision": review.decisions.of(parameters.get("made")),
                 "parameters": parameters,
@@ -141,16 +148,19 @@ class Judge:
         written = self.review.decisions.read(judgements)
         return self.review.redirect("/judge", {"read": len(judgements), "kept": written})
 
-    def _first(self, pool: Pool, judgements: Judgements) -> ShownPair | None:
-        """Return the first pair in turn whose documents still exist, with texts."""
+    def _first(
+        self, pool: Pool, judgements: Judgements, parameters: Parameters
+    ) -> ShownPair | None:
+        """Return the pair that is shown again, or the first in turn, if it exists with texts."""
         # A pair that was judged on another page is shown in its turn: only then does it count.
         judged = {
             (judgement.left, judgement.right) for judgement in judgements.pairs if judgement.drawn
         }
-        index = self.review.index
-        for left, right, *_ in _turns(pool, self.threshold):
-            if (left, right) in judged:
-                continue
+        index, again = self.review.index, {parameters.get("left"), parameters.get("right")}
+        turns = _turns(pool, self.threshold)
+        shown_again = [pair for pair in turns if {*pair[:2]} == again] if None not in again else []
+        in_turn = (pair for pair in turns if pair[:2] not in judged)
+        for left, right, *_ in itertools.chain(shown_again, in_turn):
             stored = {document.id: document for document in index.store.get([left, right])}
             documents = [stored[id] for id in (left, right) if id in stored]
             texts = [text_at(document.source, index.meta.text_fields) for document in documents]

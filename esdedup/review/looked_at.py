@@ -5,6 +5,7 @@ again. The file has a line for each group that was accepted, and for each that w
 """
 
 import json
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -55,7 +56,9 @@ class LookedAt:
         with self._turn:
             if self.path is not None:
                 try:
+                    end = "" if _ends_a_line(self.path) else "\n"
                     with open_private(self.path, "a", "strict") as file:
+                        file.write(end)
                         file.writelines(json.dumps(entry) + "\n" for entry in entries)
                 except OSError as error:
                     raise StoreError(f"{self.path}: {error.strerror or error}") from error
@@ -66,3 +69,12 @@ class LookedAt:
             self._keys.update(keys)
         else:
             self._keys.difference_update(keys)
+
+
+def _ends_a_line(path: Path) -> bool:
+    """Return whether the next line can follow: a program that was killed may leave half of one."""
+    if not path.is_file() or not path.stat().st_size:
+        return True
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"

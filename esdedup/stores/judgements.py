@@ -85,7 +85,12 @@ class Judgement:
             values["digests"] = left, right
             # Judgements of earlier releases are of version 3, and do not have it.
             values["normalisation"] = Normalisation(**{"version": 3, **values["normalisation"]})
-            return Judgement(**values)
+            judgement = Judgement(**values)
+            if natural(judgement.right) < natural(judgement.left):
+                judgement = replace(
+                    judgement, left=judgement.right, right=judgement.left, digests=(right, left)
+                )
+            return judgement
         except KeyError as error:
             raise UsageError(f"it has no {error.args[0]}") from error
         except (TypeError, ValueError) as error:
@@ -94,6 +99,18 @@ class Judgement:
 
 _FIELDS = [field.name for field in fields(Judgement)]
 _PATHS = [*_FIELDS, "representative"]
+
+
+class ChangedSince(UsageError):
+    """A text or a judgement is not the one that a person saw, so that nothing was stored.
+
+    what: the kind of the change.
+    ids: of the documents that it is about.
+    """
+
+    def __init__(self, message: str, what: Literal["text", "judged"], ids: Sequence[str]) -> None:
+        super().__init__(message)
+        self.what, self.ids = what, tuple(ids)
 
 
 @dataclass(frozen=True)
@@ -215,8 +232,13 @@ class StoredJudgements:
         similarity: float | None = None,
         *,
         drawn: bool = False,
+        seen: Mapping[str, str] | None = None,
     ) -> list[Judgement]:
-        """Store a verdict on pairs of documents, as `judge` does on one."""
+        """Store a verdict on pairs of documents, as `judge` does on one.
+
+        seen: the digests of the texts that were judged, by id; by default they are the texts of
+        now. Raises ChangedSince for other texts, and stores nothing.
+        """
         sorted_pairs = [
             sorted((checked_id(left), checked_id(right)), key=natural) for left, right in pairs
         ]
@@ -227,6 +249,9 @@ class StoredJudgements:
         digest_of = digests_of(documents, meta.text_fields, normalisation)
         if missing := [id for id in ids if id not in digest_of]:
             raise StoreError(f"{self._store.where} has no document {missing[0]!r} with a text")
+        if seen is not None and (others := [id for id in ids if seen.get(id) != digest_of[id]]):
+            text = f"the text of {others[0]!r} has changed since you saw it: look at it again"
+            raise ChangedSince(text, "text", others)
         judgements = [
             Judgement(
                 left,
@@ -250,6 +275,10 @@ class StoredJudgements:
             return []
         documents = beside.hold([_id_of(*pair) for pair in pairs], _PATHS)
         return [Judgement.from_json(document.source) for document in documents]
+
+    def renewed(self, judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
+        """Return stored judgements as `read` does, with digests of the scheme of now."""
+        return _renewed(judgements, self._store, self._current())
 
     def write(self, judgements: Iterable[Judgement]) -> None:
         """Write judgements; they are durable when this returns."""

@@ -368,6 +368,26 @@ def test_exported_judgements_are_read_back(visit: Visit) -> None:
     assert index.judgements.read().pairs == (before.pairs[0], later)
 
 
+def test_of_two_judgements_in_a_file_the_newer_one_is_kept(visit: Visit) -> None:
+    """Such as in two exports that were put together."""
+    visitor = visit(write=True)
+    index = visitor.review.index
+    made = index.judgements.judge("a1", "a2", "different")
+    judged = made.to_json()
+    newer = {**judged, "judged": "2026-02-02T00:00:00.000000+00:00"}
+    older = {**judged, "verdict": "duplicate", "judged": "2026-01-01T00:00:00.000000+00:00"}
+    turned = {"left": "a2", "right": "a1", "digests": [*made.digests[::-1]]}
+    for lines in ([newer, older], [older, newer], [newer, older | turned]):
+        index.judgements.drop()
+        sent = "\n".join(map(json.dumps, lines))
+        read = visitor.post("/judgements/read", data={"lines": sent})
+        assert str(read.url).endswith("/judge?read=2&kept=1")
+        (stored,) = index.judgements.read().pairs
+        assert stored.to_json() == newer
+    read = visitor.post("/judgements/read", data={"lines": json.dumps(older | turned)})
+    assert str(read.url).endswith("/judge?read=1&kept=0")
+
+
 def test_a_chosen_threshold_is_used(visit: Visit) -> None:
     visitor = visit()
     visitor.settled("/groups")
@@ -391,7 +411,7 @@ def test_home_has_the_numbers_and_the_steps(visit: Visit) -> None:
     assert "4 of 8 documents (50%) repeat others They are in 3 groups" in page
     assert "0 of 3 looked at" in page
     assert "over the rivercanal" in page
-    visitor.post("/verdict?left=b1&right=b2&verdict=different")
+    visitor.judge("b1", "b2", "different")
     visitor.post(confirmed(visitor, "mark"))
     visitor.settled("/decide")
     visitor.post("/groups/find")
@@ -403,7 +423,7 @@ def test_home_has_the_numbers_and_the_steps(visit: Visit) -> None:
 def test_what_judgements_joined_below_the_threshold_is_counted_apart(visit: Visit) -> None:
     visitor = visit(write=True)
     visitor.settled("/groups")
-    visitor.post("/verdict?left=a1&right=zh&verdict=duplicate")
+    visitor.judge("a1", "zh", "duplicate")
     apart = "4 of the 5 duplicates reach the threshold. The other one is a duplicate only"
     for path in ("/", "/decide", "/decide/confirm?action=mark"):
         assert apart in plain(visitor.get(path).text), path
@@ -455,7 +475,7 @@ def test_a_run_waits_for_decisions_that_the_groups_do_not_show(visit: Visit) -> 
     writing = visit(*copies, write=True)
     writing.settled("/groups")
     run = confirmed(writing, "mark")
-    writing.post("/verdict?left=a1&right=a2&verdict=different")
+    writing.judge("a1", "a2", "different")
     page = writing.get("/group?id=a1").text
     assert "a2" in members(page)
     assert "Some decisions do not show here yet" in page

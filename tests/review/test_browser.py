@@ -439,6 +439,29 @@ def test_after_a_decision_the_next_group_is_one_key_or_button_away(
 
 
 @local
+def test_a_verdict_on_a_text_that_changed_is_asked_again(
+    place: Place, target: list[str], tmp_path: Path, open_page: OpenPage
+) -> None:
+    index(tmp_path, target, articles())
+    with Reviewing(tmp_path, *target, "--write", "--threshold", "0.6") as app:
+        page = open_page(app.url)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("repeat others")
+        page.goto(app.at(page, "/compare?left=en-08&right=en-09"))
+        with esdedup.open(place.target, place.index) as other:
+            other.add([{"id": "en-09", "text": "The museum in the old town opens on Sunday."}])
+            press(page, "d")
+            alert = page.get_by_role("alert")
+            expect(alert).to_contain_text("A text has changed since you saw it")
+            expect(page.get_by_role("main")).to_contain_text("The museum in the old town")
+            assert barriers(page) == []
+            assert not other.judgements.read()
+            press(page, "n")
+            expect(page.get_by_role("status")).to_contain_text("judged not duplicates")
+            expect(alert).to_have_count(0)
+            assert [each.verdict for each in other.judgements.read().pairs] == ["different"]
+
+
+@local
 def test_documents_can_be_read_before_they_are_deleted(
     target: list[str], tmp_path: Path, open_page: OpenPage
 ) -> None:

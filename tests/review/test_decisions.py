@@ -1,14 +1,19 @@
 """Decisions on the pages, and the way back from each of them."""
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import esdedup
 from esdedup.review.group_search import members_of
 from esdedup.review.pages import Review
+from esdedup.sketch.sketch import text_digests
+from esdedup.stores.judgements import VERDICTS, Judgement
 from tests.helpers.commands import words
 from tests.helpers.full_disk import largest_file
 from tests.review.visitor import visiting
@@ -102,6 +107,52 @@ def test_undo_writes_the_judgement_before_unchanged(opened: Open) -> None:
     with pytest.raises(esdedup.UsageError, match="nothing to undo"):
         review.decisions.undo(made.time)
     assert index.judgements.read().pairs == (earlier,)
+
+
+JUDGED = st.builds(
+    lambda ids, verdict, day, turned: (ids, verdict, f"2026-01-{day:02}T00:00:00+00:00", turned),
+    st.sampled_from([("a1", "a2"), ("a2", "a10"), ("a1", "b1")]),
+    st.sampled_from(VERDICTS),
+    st.integers(1, 4),
+    st.booleans(),
+)
+
+
+@settings(max_examples=25)
+@given(st.lists(JUDGED, max_size=3), st.lists(JUDGED, max_size=8))
+def test_of_each_pair_the_newest_judgement_of_files_is_kept(stored: Any, lines: Any) -> None:
+    """In whatever order they are in the files, and whichever id comes first."""
+    scheme = esdedup.Scheme()
+    normalisation = scheme.normalisation.to_json() | {"version": scheme.normalisation.version}
+
+    def judgement(ids: tuple[str, str], verdict: str, judged: str, turned: bool) -> Judgement:
+        digests = text_digests([*ids])
+        step = -1 if turned else 1
+        left, right = ids[::step]
+        return Judgement.from_json(
+            {"left": left, "right": right, "verdict": verdict, "digests": digests[::step]}
+            | {"normalisation": normalisation, "similarity": None, "judged": judged}
+            | {"drawn": False}
+        )
+
+    with tempfile.TemporaryDirectory() as folder:
+        review = visiting(Path(folder) / "a.db", DOCUMENTS).review
+        judgements = review.index.judgements
+        wanted: dict[tuple[str, str], str] = {}
+        for each in stored:
+            judgements.write([judgement(*each)])
+            wanted[each[0]] = each[2]
+        before = dict(wanted)
+        review.decisions.read([judgement(*each) for each in lines])
+        for ids, _, judged, _ in lines:
+            wanted[ids] = max(judged, wanted.get(ids, ""))
+        found = judgements.read().pairs
+        assert {(each.left, each.right): each.judged for each in found} == wanted
+        for each in found:
+            assert [*each.digests] == text_digests([each.left, each.right])
+            ids = each.left, each.right
+            known = stored if each.judged == before.get(ids) else lines
+            assert (ids, each.verdict, each.judged) in {row[:3] for row in known}
 
 
 def test_what_changes_no_group_leaves_them(opened: Open) -> None:

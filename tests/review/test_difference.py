@@ -3,8 +3,10 @@
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from esdedup.review.shown.difference import Difference, differences, pieces
+from esdedup.review.shown.difference import Difference, changes, differences, pieces
 from esdedup.sketch.scheme import Scheme
 
 SCHEME = Scheme()
@@ -113,6 +115,47 @@ def test_texts_of_the_same_words_over_and_over_are_aligned_too(words: list[str])
             edges = [edge for span in spans for edge in span[:2]]
             assert edges == sorted(edges)
             assert not edges or edges[-1] <= len(text)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["same ", "Same ", "word ", "! ", "读"]), st.integers(1, 4_000)),
+        max_size=4,
+    ),
+    st.integers(0, 3),
+    st.booleans(),
+)
+def test_of_long_changes_the_ends_are_shown(
+    parts: list[tuple[str, int]], kept: int, all_ignored: bool
+) -> None:
+    """Whether words were added or removed, or differ only in what the comparison ignores."""
+    longer = "".join(word * count for word, count in parts)
+    shorter = "".join(word.lower() * count for word, count in parts[:kept])
+    for texts in ((shorter, longer), (longer, shorter), (longer.lower(), longer)):
+        spans = differences(*texts, SCHEME)
+        assert spans is not None
+        changed = changes(texts, spans, 1_500, all_ignored=all_ignored)
+        assert sum(len(piece.text) for piece in changed) <= 1_500 + 4 * 360
+        # What is shown of the second text is in it, in its order.
+        start = 0
+        for piece in changed:
+            start += piece.left_out
+            if piece.text and piece.kind != "removed" and piece.text != "\u00a0":
+                assert texts[1].startswith(piece.text, start)
+                start += len(piece.text)
+
+
+def test_an_added_text_is_shown_whole_up_to_the_size_of_a_list() -> None:
+    added = "a new paragraph of some length " * 40
+    text = f"the beginning {added}and the end"
+    spans = differences("the beginning and the end", text, SCHEME)
+    assert spans is not None
+    shown = changes(("the beginning and the end", text), spans, 1_500)
+    assert "".join(piece.text for piece in shown) == text
+    spans = differences("the beginning and the end", text * 3, SCHEME)
+    assert spans is not None
+    shown = changes(("the beginning and the end", text * 3), spans, 1_500)
+    assert sum(piece.left_out for piece in shown) > 2_000
 
 
 def test_longer_texts_than_any_page_shows_are_not_aligned() -> None:

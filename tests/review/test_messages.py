@@ -174,7 +174,7 @@ def test_no_page_in_chinese_speaks_english(tmp_path: Path) -> None:
     visitor = visiting(tmp_path / "a.db", documents, show=["source"], threshold=0.7)
     for path in ("/groups", "/judge"):
         visitor.settled(path)
-    visitor.post("/verdict?left=0-0&right=0-1&verdict=duplicate")
+    visitor.judge("0-0", "0-1", "duplicate")
     for path in (
         "/",
         "/groups",
@@ -186,6 +186,8 @@ def test_no_page_in_chinese_speaks_english(tmp_path: Path) -> None:
         "/search?id=0-0",
         "/search?id=0-0&number=x",
         "/compare?left=0-0&right=0-1",
+        "/compare?left=0-0&right=0-1&again=text",
+        "/compare?left=0-0&right=0-1&again=judged",
         "/document?id=no",
         "/decide/confirm?action=no",
     ):

@@ -52,6 +52,11 @@ class Visitor:
         """Send a form as a page of ours does."""
         return self.send("POST", self.review.root + path, headers={"origin": OWN}, **options)
 
+    def judge(self, left: str, right: str, verdict: str) -> httpx.Response:
+        """Compare two documents, and press the button of a verdict."""
+        page = self.get("/compare", params={"left": left, "right": right}).text
+        return self.post(verdict_form(page, verdict))
+
     def settled(self, path: str) -> str:
         """The page when no job works any more."""
         self.get(path)
@@ -86,6 +91,11 @@ def links(page: str, path: str) -> list[str]:
     """The addresses on a page that begin with a path, below the root."""
     found = re.findall(r'(?:href|action)="/[\w-]{22}(/[^"]*)"', page)
     return [html.unescape(each) for each in found if each.startswith(path)]
+
+
+def verdict_form(page: str, verdict: str) -> str:
+    """The address of the first form on a page that gives a verdict."""
+    return next(each for each in links(page, "/verdict") if f"verdict={verdict}&" in each)
 
 
 def plain(page: str) -> str:

@@ -180,14 +180,12 @@ def changes(
     end_of_last = shown = 0
     for position, (old, new) in enumerate(pairs):
         changed += _between(second[end_of_last : new.start], first=not position, last=False)
+        new_text = second[new.start : new.end]
         if new.kind == "ignored":
-            changed.append(TextPiece(second[new.start : new.end] or "\u00a0", "ignored"))
+            changed += _cut(new_text or "\u00a0", "ignored", most - shown)
         else:
-            changed += [
-                TextPiece(text, kind)
-                for text, kind in _replaced(first[old.start : old.end], second[new.start : new.end])
-                if text
-            ]
+            changed += _replaced(first[old.start : old.end])
+            changed += _cut(new_text, "added", most - shown)
         end_of_last = new.end
         shown = sum(len(piece.text) for piece in changed)
         if shown > most:
@@ -218,11 +216,23 @@ def _beginning(text: str) -> tuple[TextPiece, ...]:
     return TextPiece(beginning), TextPiece("", left_out=len(text) - len(beginning))
 
 
-def _replaced(old: str, new: str) -> tuple[tuple[str, Kind], tuple[str, Kind]]:
-    """Return two texts in place of each other, the old one cut to its ends if it is long."""
-    if len(old) > 3 * _EDGE:
-        old = f"{old[:_EDGE]} … {old[-_EDGE:]}"
-    return (old, "removed"), (new, "added")
+def _replaced(text: str) -> list[TextPiece]:
+    """Return a text that another one replaces, as one piece, cut to its ends if it is long."""
+    if len(text) > 3 * _EDGE:
+        text = f"{text[:_EDGE]} … {text[-_EDGE:]}"
+    return [TextPiece(text, "removed")] if text else []
+
+
+def _cut(text: str, kind: Kind, most: int) -> list[TextPiece]:
+    """Return a text of up to about `most` characters, of a longer one its beginning and its end."""
+    most = max(most, 3 * _EDGE)
+    if len(text) <= most:
+        return [TextPiece(text, kind)] if text else []
+    return [
+        TextPiece(text[: most - _EDGE], kind),
+        TextPiece("", left_out=len(text) - most),
+        TextPiece(text[-_EDGE:], kind),
+    ]
 
 
 def _between(text: str, *, first: bool, last: bool) -> list[TextPiece]:

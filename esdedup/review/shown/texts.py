@@ -25,7 +25,6 @@ from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.judgements import Judgement
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.characters import count
-from esdedup.text.normalise import normalise
 
 _MOST = 200_000
 """Characters of each text on a page. A browser shows a few megabytes with effort."""
@@ -66,6 +65,7 @@ class ShownPair:
     left, right: the documents.
     measure: their similarity or distance, as text.
     note: how the texts differ if no word does.
+    digests: of the texts, the left one first.
     judgement: the verdict on them, if there is one.
     outdated: whether a text has changed since the judgement.
     """
@@ -74,8 +74,14 @@ class ShownPair:
     right: Shown
     measure: str
     note: str
+    digests: tuple[str, str]
     judgement: Judgement | None
     outdated: bool
+
+    @property
+    def seen(self) -> dict[str, str]:
+        """The values that a form with a verdict has, by which it is about what is shown."""
+        return seen_values(self.digests, self.judgement)
 
 
 @dataclass(frozen=True)
@@ -115,8 +121,19 @@ def pair_of(
         )
     )
     return ShownPair(
-        left, right, compared.measure, compared.note, comparison.judgement, compared.outdated
+        left,
+        right,
+        compared.measure,
+        compared.note,
+        compared.digests,
+        comparison.judgement,
+        compared.outdated,
     )
+
+
+def seen_values(digests: tuple[str, str], judgement: Judgement | None) -> dict[str, str]:
+    """Return the values of a form about two documents: their texts, and the time of a verdict."""
+    return {"texts": ".".join(digests), "judged": "" if judgement is None else judgement.judged}
 
 
 @dataclass(frozen=True)
@@ -125,13 +142,14 @@ class _ComparedTexts:
 
     texts: of both documents.
     spans: the differences of each; None if they are too long.
-    measure, note, outdated: as of `ShownPair`.
+    measure, note, digests, outdated: as of `ShownPair`.
     """
 
     texts: tuple[str, str]
     spans: tuple[list[Difference], list[Difference]] | None
     measure: str
     note: str
+    digests: tuple[str, str]
     outdated: bool
 
 
@@ -160,8 +178,8 @@ def _compared(
         note = message("The texts are equal.")
     elif all(span.kind == "ignored" for span in spans[0]):
         note = message("No word differs, only what the comparison ignores.")
-    left_text, right_text = normalise(texts, meta.scheme.normalisation)
-    equal = left_text == right_text
+    left_digest, right_digest = normalised_digests(texts, meta.scheme.normalisation)[1]
+    equal = left_digest == right_digest
     measure = measured(comparison.similarity, comparison.distance, equal=equal)
     outdated = False
     if judgement is not None:
@@ -169,7 +187,8 @@ def _compared(
         judged_digests = dict(zip(ids, judgement.digests, strict=True))
         digests = normalised_digests(texts, judgement.normalisation)[1]
         outdated = [*digests] != [judged_digests[document.id] for document in documents]
-    return _ComparedTexts(shown_texts, spans, measure, note, outdated)
+    digests_of_now = left_digest, right_digest
+    return _ComparedTexts(shown_texts, spans, measure, note, digests_of_now, outdated)
 
 
 @dataclass(frozen=True)
@@ -182,6 +201,7 @@ class ShownMember:
     measure: their similarity or distance, as text.
     note: how the texts differ if no word does; "" otherwise.
     fields: as of `Shown`, those whose value differs, and images.
+    digests: of the texts, that of the representative first.
     judgement: the verdict on them, if there is one.
     outdated: whether a text has changed since the judgement.
     """
@@ -192,8 +212,14 @@ class ShownMember:
     measure: str
     note: str
     fields: tuple[tuple[str, str, str], ...]
+    digests: tuple[str, str]
     judgement: Judgement | None
     outdated: bool
+
+    @property
+    def seen(self) -> dict[str, str]:
+        """As of `ShownPair`."""
+        return seen_values(self.digests, self.judgement)
 
 
 def member_of(
@@ -221,6 +247,7 @@ def member_of(
         compared.measure,
         compared.note,
         _differing(fields_beside(member, fields), fields_beside(head, fields)),
+        compared.digests,
         comparison.judgement,
         compared.outdated,
     )
