@@ -238,7 +238,8 @@ def in_precedence(sketches: DataFrame, plan: Plan, tables: JobTables) -> SparkDo
     unordered = _unordered(all_rows, keep)
     usable = all_rows.where("digest is not null")
     if usable_rows > count:
-        by_id = Window.partitionBy("id").orderBy(F.desc("number"))
+        # Of rows with one id, the one that the keep rule prefers stays.
+        by_id = Window.partitionBy("id").orderBy("number")
         usable = usable.withColumn("place", F.row_number().over(by_id)).where("place = 1")
         usable = tables.once_table("once", usable.drop("place"))
     # Documents whose text an earlier one has, except for texts without a character.

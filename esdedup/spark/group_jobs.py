@@ -72,7 +72,8 @@ def groups(
     cosine: minimum cosine, 0 to 1, for a sketch of vectors.
     within: fields that duplicates agree in, or windows of time, such as "date:3d".
     method: "leader", or "components" to join all documents of a chain of similar ones.
-    keep: the document that represents a group, such as "newest:published"; a field is a column.
+    keep: the document that represents a group, such as "newest:published"; a field is a column. Of
+        rows with one id, it names the one that is compared.
     exact: group only equal texts, after normalisation.
     split_templates, conflict: not supported on Spark.
 

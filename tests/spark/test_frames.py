@@ -260,6 +260,30 @@ def test_rows_that_are_left_out_are_told(spark: SparkSession, tmp_path: Path) ->
     assert not folder.exists()
 
 
+@pytest.mark.parametrize(
+    ("keep", "kept"),
+    [("newest:date", "2026-03-01"), ("oldest:date", "2026-01-01"), ("longest", "2026-02-01")],
+)
+def test_of_rows_with_one_id_the_preferred_one_stays(
+    spark: SparkSession, keep: str, kept: str
+) -> None:
+    """Its text is compared, and its values decide which document stays."""
+    versions = {
+        "2026-01-01": "The council met on Monday to discuss the budget of the town.",
+        "2026-02-01": "Ferries to the islands stop tonight because a storm comes from the west.",
+        "2026-03-01": "The library opens again after the works on its roof.",
+    }
+    rows = [{"id": "a", "text": text, "date": date} for date, text in versions.items()]
+    # Each text has one more row.
+    rows += [{"id": date, "text": text, "date": "2026-02-15"} for date, text in versions.items()]
+    with pytest.warns(UserWarning, match="2 rows have an id that another row has"):
+        found = groups(frame(spark, rows), keep=keep, exact=True)
+    with found:
+        assert found.report.repeated == 2
+        group_of = {row["id"]: row["group"] for row in found.table.collect()}
+    assert [id for id in versions if group_of[id] == group_of["a"] is not None] == [kept]
+
+
 def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
     df = spark.createDataFrame(
         pa.table({"id": ["a"], "text": ["b"], "size": [1.5], "date": [None]})
