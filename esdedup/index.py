@@ -733,15 +733,15 @@ class Index:
             raise UsageError(f"`{min(settings)}` can't be combined with `groups`")
         if groups is None:
             groups = self.groups(on_step=on_step, grouping=grouping, **settings)
-        meta = self.meta_of(groups.grouping.limits)
+        index_meta, meta = self.meta, self.meta_of(groups.grouping.limits)
         beside = None if to is None else self.store.beside(to)
         merge.check([*meta.text_fields, meta.field, meta.marks_field])
         if merge and groups.outside:
             raise UsageError(f"`{merge.setting}` requires originals that are in the index")
         plan = removal.Dedup(
             self.store,
-            meta,
-            self.scheme.id,
+            index_meta,
+            index_meta.full_scheme.id,
             groups,
             action,
             beside,
@@ -768,16 +768,16 @@ class Index:
         of an index at another address, or of another scheme. successor: into this index though the
         log is of another name. on_report: as in `Dedup.apply`.
 
-        Raises UsageError if the log can't be read, is of another index, or has documents of one
-        that the name does not stand for now, and the errors of the store. The same call again
+        Copies in an index that is gone are not looked for. Raises UsageError if the log can't be
+        read, is of another index, has documents of one that the name does not stand for now, or of
+        ones that were moved to this index, and the errors of the store. The same call again
         resumes.
         """
         if not isinstance(log, removal.LogReader):
             check_type("log", log, "str | Path")
             log = removal.LogReader(Path(log))
         self.check_log(log, force=force, successor=successor)
-        if not successor:
-            self.check_indices(log)
+        self.check_indices(log, successor=successor)
         to = None if log.header.to is None else self.store.beside(log.header.to)
         return removal.undo_removal(self.store, log, to, on_report, successor=successor)
 
@@ -803,10 +803,14 @@ class Index:
                 " undo it with `force` set"
             )
 
-    def check_indices(self, log: "removal.LogReader") -> None:
-        """Raise UsageError if documents of a log would be restored outside of this index's name."""
+    def check_indices(self, log: "removal.LogReader", *, successor: bool = False) -> None:
+        """Raise UsageError if documents of a log can't be restored here.
+
+        That is outside of this index's name, unless as `successor`, or where they were moved to.
+        """
+        removal.require_apart(self.location, log)
         # A file has no aliases, so that its log need not be read to the end first.
-        if isinstance(self.location.target, Connection):
+        if not successor and isinstance(self.location.target, Connection):
             removal.require_indices(self.store, log)
 
     def changed_by(self, log: "removal.LogReader") -> int:

@@ -36,7 +36,8 @@ class Columns:
     unreadable: number of documents that were left out, as their digest or tokens can't be read.
     earlier: number of the first rows, which are not compared with each other.
     only_between: the other rows are compared with the first ones only.
-    scopes: of the documents; None if all are in one.
+    scopes: of the documents; None if all are in one. scope_words: what these were made of, as
+        `scope_words` returns it, shape (n, words).
     labels: of the documents, as `labels_of` returns them; None if the plan has no fields of these.
     """
 
@@ -49,6 +50,7 @@ class Columns:
     unreadable: int = 0
     earlier: int = 0
     scopes: Scopes | None = None
+    scope_words: U64 | None = None
     only_between: bool = False
     labels: Strings | None = None
 
@@ -60,7 +62,15 @@ class Columns:
             return lambda: [texts[row] for row in rows.tolist()]
 
         scopes = None if part.scopes is None else Scopes.of(plan.within, part.scopes)
-        return Columns(part.ids, part.digests, part.filled, part.values.T, texts_of, scopes=scopes)
+        return Columns(
+            part.ids,
+            part.digests,
+            part.filled,
+            part.values.T,
+            texts_of,
+            scopes=scopes,
+            scope_words=part.scopes,
+        )
 
     @property
     def has_windows(self) -> bool:
@@ -115,6 +125,7 @@ def columns_of_part(
     order = plan.keep.order(rows, part.keys)
     is_earlier = order < earlier
     order = np.concatenate([order[is_earlier], order[~is_earlier]])
+    scope_words = None if part.scopes is None else part.scopes[order]
     return Columns(
         ids_of(order),
         part.digests[order],
@@ -123,7 +134,8 @@ def columns_of_part(
         texts_of,
         unordered,
         earlier=int(np.count_nonzero(is_earlier)),
-        scopes=None if part.scopes is None else Scopes.of_all(plan.within, part.scopes[order]),
+        scopes=None if scope_words is None else Scopes.of_all(plan.within, scope_words),
+        scope_words=scope_words,
         labels=None if part.labels is None else _ordered(plan, [part.labels], order),
     )
 
@@ -228,12 +240,22 @@ def _in_order(
                 digests[rows] = arrays["digests"][in_range]
                 filled[rows] = arrays["filled"][in_range]
                 values[:, rows] = arrays["values"][:, in_range]
-    scopes = None
+    scopes = scope_words = None
     if plan.within:
         words = np.concatenate([share.scopes() for share in stored])
-        scopes = Scopes.of_all(plan.within, words[order])
+        scope_words = mapped(folder, [words[order]])
+        scopes = Scopes.of_all(plan.within, scope_words)
     labels = None
     if plan.label_fields:
         labels = _ordered(plan, [share.labels() for share in stored], order)
     texts_of = StoredTexts(shares, order, ends, _text_offsets(shares))
-    return Columns(ids, digests, filled, values, texts_of, scopes=scopes, labels=labels)
+    return Columns(
+        ids,
+        digests,
+        filled,
+        values,
+        texts_of,
+        scopes=scopes,
+        scope_words=scope_words,
+        labels=labels,
+    )

@@ -34,11 +34,11 @@ from esdedup.exceptions import UsageError
 from esdedup.groups.conflicts import Conflicts, conflicts_among
 from esdedup.groups.constraints import Constraints, JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
-from esdedup.models import StoredDocument, Unattached
+from esdedup.models import Unattached
 from esdedup.runs.places import place_in, repeated_in
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
-from esdedup.search.scopes import warning_of_missing
+from esdedup.search.scopes import changed_in_scope, scope_paths, warning_of_missing
 from esdedup.search.warnings import missing_pairs, warning_of_blank
 from esdedup.sketch.limits import ACTING, Limits, PairSettings
 from esdedup.sketch.measures import Measure
@@ -208,6 +208,7 @@ class Groups(Tabular):
     with a blank fingerprint, likewise. conflicts: the groups that are left whole, whose documents
     are representatives of themselves. unattached: indices behind the name whose documents are in no
     group. labels: of all documents, as `labels_of` returns them; None if labels are not compared.
+    scope_words: of all documents, as `scope_words` returns them; None if all are in one scope.
     """
 
     grouping: Grouping
@@ -229,6 +230,7 @@ class Groups(Tabular):
     conflicts: Conflicts = Conflicts()  # noqa: RUF009
     unattached: Unattached = Unattached()  # noqa: RUF009
     labels: Strings | None = None
+    scope_words: U64 | None = None
 
     columns: ClassVar[dict[str, str]] = {
         "group": "string", "id": "string", "similarity": "double", "distance": "int64",
@@ -283,27 +285,39 @@ class Groups(Tabular):
                 yield group.representative, member.id, member.similarity, member.distance
 
     @property
-    def label_paths(self) -> list[str]:
-        """The fields that `has_same_label` reads."""
-        return [] if self.grouping.conflict is None else [self.grouping.conflict]
+    def compared_paths(self) -> list[str]:
+        """The fields of scopes and labels, which `changed_fields` reads."""
+        conflict, scope = self.grouping.conflict, scope_paths(self.grouping.limits.within)
+        return [*dict.fromkeys([*map(str, scope), *([] if conflict is None else [conflict])])]
 
-    def has_same_label(self, row: int, source: Mapping[str, object]) -> bool:
-        """Return whether a document has the label that was compared. source: its fields now."""
-        if self.grouping.conflict is None or self.labels is None:
-            return True
-        label = value_at(source, self.grouping.conflict)
-        return compared(label) == compared(label_at(self.labels, row))
+    def changed_fields(self, row: int, source: Mapping[str, object]) -> list[str]:
+        """Return the fields of its scope and label that a document has other values of by now.
 
-    def is_unchanged(self, row: int, document: StoredDocument, digest: str | None) -> bool:
-        """Return whether a document is the one that was compared: by its id, text and label.
-
-        digest: of its text now.
+        source: its fields now, with times as they were compared. A label that a document lacked is
+        the same if it is that of its group.
         """
-        return (
-            digest == self.digest(row)
-            and not document.is_ambiguous
-            and self.has_same_label(row, document.source)
-        )
+        fields = list[str]()
+        if self.scope_words is not None:
+            former = self.scope_words[row].tolist()
+            fields += changed_in_scope(self.grouping.limits.within, former, source)
+        conflict = self.grouping.conflict
+        if conflict is not None and self.labels is not None:
+            label = compared(value_at(source, conflict))
+            former_label = compared(label_at(self.labels, row))
+            head = int(self.representative[row])
+            if label != (former_label or (label and self._labels_of_groups.get(head, ()))):
+                fields.append(conflict)
+        return [*dict.fromkeys(fields)]
+
+    @cached_property
+    def _labels_of_groups(self) -> Mapping[int, tuple[str, ...]]:
+        """The labels of the groups whose documents have one, by the rows of their heads."""
+        labels: dict[int, tuple[str, ...]] = {}
+        if self.labels is not None:
+            for row in np.union1d(self.heads, self.duplicate_rows).tolist():
+                if label := compared(label_at(self.labels, row)):
+                    labels.setdefault(int(self.representative[row]), label)
+        return labels
 
     @cached_property
     def repeated(self) -> int:
@@ -463,6 +477,8 @@ def groups_among(
         blank=columns.blank(plan),
         conflicts=conflicts,
         labels=None if grouping.conflict is None else columns.labels,
+        # A mapped array takes longer to return a row.
+        scope_words=None if columns.scope_words is None else np.asarray(columns.scope_words),
     )
 
 
@@ -500,9 +516,14 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     digests[rows] = columns.digests
     representative[rows] = rows[formed.representative]
     value[rows] = formed.value
+    scope_words = groups.scope_words
+    if scope_words is not None and columns.scope_words is not None:
+        scope_words = scope_words.copy()
+        scope_words[rows] = columns.scope_words
     return replace(
         groups,
         digests=digests,
+        scope_words=scope_words,
         representative=representative,
         value=value,
         judgements=_renewed(groups.judgements, judgements, {*ids_of_rows}),

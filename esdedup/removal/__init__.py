@@ -10,7 +10,13 @@ from esdedup.lazy import import_name
 if TYPE_CHECKING:
     from esdedup.removal.log import Action, LogReader
     from esdedup.removal.remove import Dedup
-    from esdedup.removal.undo import UndoReport, changed_by, require_indices, undo_removal
+    from esdedup.removal.undo import (
+        UndoReport,
+        changed_by,
+        require_apart,
+        require_indices,
+        undo_removal,
+    )
 
 __all__ = [
     "Action",
@@ -18,6 +24,7 @@ __all__ = [
     "LogReader",
     "UndoReport",
     "changed_by",
+    "require_apart",
     "require_indices",
     "undo_removal",
 ]
@@ -25,7 +32,7 @@ __all__ = [
 _MODULES = {
     "removal.log": "Action LogReader",
     "removal.remove": "Dedup",
-    "removal.undo": "UndoReport changed_by require_indices undo_removal",
+    "removal.undo": "UndoReport changed_by require_apart require_indices undo_removal",
 }
 
 

@@ -17,11 +17,11 @@ from esdedup.exceptions import RecordError
 from esdedup.groups.groups import Groups
 from esdedup.models import Change, Failure, Fields, StoredDocument
 from esdedup.records.merge import Merge, fields_of
+from esdedup.removal.compared import ComparedDocuments
 from esdedup.removal.log import Entry, LogWriter
 from esdedup.stores.base import Store
 from esdedup.stores.changes import CHANGED, Decision, change_documents
 from esdedup.stores.json_text import REMOVED
-from esdedup.stores.judgements import digests_of
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
 from esdedup.text.arrays import I64, run_starts
@@ -74,9 +74,8 @@ class GroupMerges:
     merge: Merge
 
     @property
-    def _paths(self) -> list[str]:
-        """The fields that the values of documents, and their changes, are read from."""
-        return [*self.meta.text_fields, *self.merge.paths, *self.groups.label_paths]
+    def _compared(self) -> ComparedDocuments:
+        return ComparedDocuments(self.store, self.meta, self.groups, self.merge)
 
     def pages(self) -> Iterator[list[I64]]:
         """Yield groups, each as the rows of its duplicates, until they are many documents."""
@@ -96,7 +95,7 @@ class GroupMerges:
 
     def preview(self) -> Iterator[PlannedMerge]:
         """Yield what documents would take now."""
-        paths = self._paths
+        paths = self._compared.paths
         with closing(
             self.store.window.in_order(lambda page: self._planned(page, paths), self.pages())
         ) as planned:
@@ -153,7 +152,7 @@ class GroupMerges:
 
     def _values_of(self, page: list[I64]) -> dict[str, dict[str, object]]:
         """Return the values of the fields of duplicates, by id."""
-        paths = self._paths
+        paths = self._compared.paths
         rows, values_of = np.concatenate(page).tolist(), dict[str, dict[str, object]]()
         for first in range(0, len(rows), _DOCUMENTS_AT_ONCE):
             documents = self._unchanged(rows[first : first + _DOCUMENTS_AT_ONCE], paths)
@@ -163,19 +162,12 @@ class GroupMerges:
         return values_of
 
     def _unchanged(self, rows: Sequence[int], paths: list[str] | None) -> dict[str, StoredDocument]:
-        """Return the documents of rows that have the text and label that were compared, by id."""
+        """Return the documents of rows that are as they were compared, by id."""
         row_of = {self.groups.ids[row]: row for row in rows}
-        stored = self.store.hold(list(row_of), paths)
-        digests = digests_of(
-            [document.document for document in stored],
-            self.meta.text_fields,
-            self.meta.scheme.normalisation,
-        )
-        return {
-            document.id: document
-            for document in stored
-            if self.groups.is_unchanged(row_of[document.id], document, digests.get(document.id))
-        }
+        ids, store = list(row_of), self.store
+        # One that has left its scope just now must give its values to no other document.
+        documents = store.hold(ids) if paths is None else store.hold_now(ids, paths)
+        return self._compared.unchanged(documents, row_of)
 
     def _entries(self, page: list[I64]) -> tuple[list[Entry], list[Failure]]:
         """Return the documents to change as they are logged, and those that can't be."""

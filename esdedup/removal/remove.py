@@ -1,33 +1,34 @@
 """Delete, mark or move duplicates, with a log from which that can be undone.
 
-A document is changed only if its text, and that of its representative, are still the texts that
-were compared. It is logged whole first, and then changed only if no client has changed it since
-(`stores.changes`). A document whose representative vanishes meanwhile is restored.
+A document is changed only if its text, scope and label, and those of its representative, are still
+those that were compared. It is logged whole first, and then changed only if no client has changed
+it since (`stores.changes`). A document whose representative vanishes meanwhile is restored.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 
-from esdedup.exceptions import RecordError, StoreError
+from esdedup.exceptions import IndexNotFound, RecordError, StoreError
 from esdedup.groups.groups import Groups
 from esdedup.groups.marks import differing, former, merging, require_settled, wanted_marks
 from esdedup.models import Change, Counts, Failure, StoredDocument
 from esdedup.records.merge import NO_MERGE, Merge, Values
+from esdedup.removal.compared import ComparedDocuments
 from esdedup.removal.log import IN_THE_PAST, Action, Entry, LogWriter, RunHeader
 from esdedup.removal.merges import GroupMerges, PlannedMerge
 from esdedup.stores.base import Store
 from esdedup.stores.changes import CHANGED, Decision, change_documents
 from esdedup.stores.fields import text_at
-from esdedup.stores.judgements import digests_of, read_judgements
+from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
 from esdedup.text.arrays import I64
@@ -54,11 +55,14 @@ class Restored:
     created: ids of the documents that were created.
     present: ids of those that were there already, unchanged.
     failures: the other documents, with the reason.
+    copies_not_looked_for: number of documents whose moved copies were not looked for, as the index
+        that they were moved to is gone.
     """
 
     created: set[str]
     present: set[str]
     failures: list[Failure]
+    copies_not_looked_for: int = 0
 
     @property
     def ids(self) -> set[str]:
@@ -153,8 +157,11 @@ def move_back(store: Store, destination: Store | None, entries: Sequence[Entry])
     if destination is None:
         return restored
     moved = [entry.stored for entry in entries if not entry.present and entry.id in restored.ids]
-    failures = restored.failures + _remove_same(destination, moved)
-    return replace(restored, failures=failures)
+    try:
+        changed_copies = _remove_same(destination, moved)
+    except IndexNotFound:
+        return replace(restored, copies_not_looked_for=len(moved))
+    return replace(restored, failures=restored.failures + changed_copies)
 
 
 def _remove_same(store: Store, documents: Sequence[StoredDocument]) -> list[Failure]:
@@ -229,7 +236,7 @@ class Dedup:
     """Duplicates of an index, and the report of their removal.
 
     store: holds the index.
-    meta: of the index.
+    index_meta: of the index, with the sketches of all fields.
     scheme: id of the index's scheme.
     groups: the duplicates and their representatives.
     action: what happens to the duplicates.
@@ -241,7 +248,7 @@ class Dedup:
     """
 
     store: Store = field(repr=False)
-    meta: IndexMeta = field(repr=False)
+    index_meta: IndexMeta = field(repr=False)
     scheme: str
     groups: Groups
     action: Action
@@ -251,6 +258,11 @@ class Dedup:
     writer: Callable[[Path, RunHeader], LogWriter] = field(default=LogWriter, repr=False)
     merge: Merge = NO_MERGE
 
+    @cached_property
+    def meta(self) -> IndexMeta:
+        """The part of the description of the index that documents were compared by."""
+        return self.index_meta.of(self.groups.grouping.limits.sketch)
+
     @property
     def in_the_past(self) -> str:
         """The action as done, such as "deleted"."""
@@ -259,6 +271,10 @@ class Dedup:
     def merges(self) -> Iterator[PlannedMerge]:
         """Yield what documents that stay would take from their duplicates, as these are now."""
         return self._merges.preview() if self.merge else iter(())
+
+    @property
+    def _compared(self) -> ComparedDocuments:
+        return ComparedDocuments(self.store, self.meta, self.groups, self.merge)
 
     @property
     def _merges(self) -> GroupMerges:
@@ -285,7 +301,7 @@ class Dedup:
         stored_meta = None if destination is None else destination.meta()
         if destination is not None and stored_meta is not None:
             destination.require_attached()
-            stored_meta.require(self.meta, destination.where)
+            stored_meta.require(self.index_meta, destination.where)
         header = RunHeader(
             index=self.store.index,
             address=self.store.address,
@@ -299,7 +315,7 @@ class Dedup:
         )
         with self.writer(self.log, header) as log:
             if destination is not None and stored_meta is None:
-                destination.create(replace(self.meta, next=None))
+                destination.create(replace(self.index_meta, next=None))
             merged = self._merge_values(log, on_report) if self.merge else DedupReport()
             return replace(self, report=merged + self._carry_out(log, on_report))
 
@@ -404,13 +420,16 @@ class Dedup:
         self, documents: Sequence[StoredDocument], row_of: Mapping[str, int]
     ) -> _PagePlan:
         """Decide what to do with each document of a page."""
-        digest_of = self._digests(documents)
+        digest_of = self._compared.digests(documents)
+        changed_fields = self._compared.changed_fields(documents, row_of)
         originals = self._intact_originals(list(row_of.values()))
         present = self._present(documents)
         entries, lines, failures, unchanged = list[Entry](), list[str](), list[Failure](), 0
         for document in documents:
             id = document.id
-            planned = self._planned(row_of[id], document, digest_of.get(id), originals)
+            planned = self._planned(
+                row_of[id], document, digest_of.get(id), changed_fields[id], originals
+            )
             if planned is None:
                 unchanged += 1
             elif isinstance(planned, Failure):
@@ -450,7 +469,10 @@ class Dedup:
         restored = Restored(set(), set(), [])
         if without_original:
             restored = move_back(self.store, self.destination, without_original)
-            reason = "its original is gone, or its text changed since it was compared: restored"
+            reason = (
+                f"its original is gone, or its text{self._or_values} changed since it was"
+                " compared: restored"
+            )
             # A document that could not be restored has a reason of its own.
             failure_of = {id: _conflict(id, reason) for id in restored.ids}
             failure_of |= {failure.id: failure for failure in restored.failures}
@@ -461,7 +483,7 @@ class Dedup:
         return _PageResult(changed_ids, failures)
 
     def _intact_originals(self, rows: Sequence[int]) -> dict[str, Values]:
-        """Return the rows' representatives that have the text and label that were compared, by id.
+        """Return the rows' representatives that are as they were compared, by id.
 
         Each has the values of the fields that it takes from its duplicates.
         """
@@ -469,14 +491,9 @@ class Dedup:
         if self.groups.outside:
             return {self.groups.ids[row]: {} for row in representatives}
         row_of = {self.groups.ids[row]: row for row in representatives}
-        paths = [*self.meta.text_fields, *self.merge.paths, *self.groups.label_paths]
-        documents = self.store.hold_now(list(row_of), paths)
-        digests = self._digests(documents)
-        return {
-            document.id: self.merge.values_in(document.source)
-            for document in documents
-            if self.groups.is_unchanged(row_of[document.id], document, digests.get(document.id))
-        }
+        documents = self.store.hold_now(list(row_of), self._compared.paths)
+        unchanged = self._compared.unchanged(documents, row_of)
+        return {id: self.merge.values_in(document.source) for id, document in unchanged.items()}
 
     def _is_kept(self, entry: Entry, originals: Mapping[str, Values]) -> bool:
         """Return whether the original of a removed document is there, with its values."""
@@ -491,22 +508,24 @@ class Dedup:
         lacked = self.merge.new_values(values, [self.merge.values_in(document.source)])
         return next(iter(lacked), None)
 
-    def _digests(self, documents: Iterable[StoredDocument]) -> dict[str, str]:
-        """Return the digests of the texts of documents, by id."""
-        text_fields, normalisation = self.meta.text_fields, self.meta.scheme.normalisation
-        return digests_of([document.document for document in documents], text_fields, normalisation)
+    @property
+    def _or_values(self) -> str:
+        """The values that must not change, beside the text, in words that continue a sentence."""
+        return "".join(f" or its value of {path!r}" for path in self.groups.compared_paths)
 
     def _planned(
         self,
         row: int,
         document: StoredDocument,
         digest: str | None,
+        changed_fields: Sequence[str],
         originals: Mapping[str, Values],
     ) -> Entry | Failure | None:
         """Return an entry for a document; a failure if it can't be changed; None if it need not be.
 
         digest: of its present text, None if it has none.
-        originals: the representatives that have the text that was compared, with their values.
+        changed_fields: of its scope and label.
+        originals: the representatives that are as they were compared, with their values.
         """
         groups, source, marks_field = self.groups, document.source, self.meta.marks_field
         representative, compared_digest = int(groups.representative[row]), groups.digest(row)
@@ -521,13 +540,13 @@ class Dedup:
                     "its tokens are not of its present text (run `esdedup backfill -i"
                     f" {self.store.index}` with `stale`)"
                 )
-        elif not groups.has_same_label(row, source):
-            reason = f"its value of {groups.grouping.conflict!r} changed since it was compared"
+        elif changed_fields:
+            values = " or ".join(f"its value of {field!r}" for field in changed_fields)
+            reason = f"{values} changed since it was compared"
         elif original not in originals:
-            names = "".join(f" or its value of {path!r}" for path in groups.label_paths)
             reason = (
-                f"its original {original!r} is gone, or its text{names} changed since it was"
-                " compared"
+                f"its original {original!r} is gone, or its text{self._or_values} changed since it"
+                " was compared"
             )
         elif self.action != "mark" and (path := self._lacked(document, originals[original])):
             reason = (

@@ -1,10 +1,10 @@
 """Undo a run from its log: restore documents and values, or remove marks."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
-from esdedup.exceptions import UsageError
+from esdedup.exceptions import IndexNotFound, UsageError
 from esdedup.groups.marks import differing, former, replacing
 from esdedup.models import Change, Counts, Failure, StoredDocument
 from esdedup.removal.log import Entry, LogReader
@@ -12,6 +12,8 @@ from esdedup.removal.merges import former_fields, has_merged, restoring
 from esdedup.removal.remove import move_back
 from esdedup.stores.base import Store
 from esdedup.stores.changes import Decision, change_documents, missing
+from esdedup.stores.connection import Connection
+from esdedup.stores.location import IndexLocation
 from esdedup.stores.to_json import same_json
 
 _GONE = "it is gone"
@@ -26,12 +28,15 @@ class UndoReport(Counts):
     present: unchanged since before the run.
     failures: skipped, with the reason; a conflict means that another client has written since.
     damage: why the remaining log could not be read, or may be missing, if it is.
+    copies_not_looked_for: documents whose moved copies may be anywhere, as the index that they were
+        moved to is gone.
     """
 
     restored: int = 0
     present: int = 0
     failures: list[Failure] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)
+    copies_not_looked_for: int = 0
 
     @property
     def settled(self) -> int:
@@ -66,7 +71,10 @@ def undo_removal(
         restored = move_back(store, destination, entries)
         failed = {failure.id for failure in restored.failures}
         return UndoReport(
-            len(restored.created - failed), len(restored.present - failed), restored.failures
+            len(restored.created - failed),
+            len(restored.present - failed),
+            restored.failures,
+            copies_not_looked_for=restored.copies_not_looked_for,
         )
 
     def ids(entries: list[Entry]) -> list[str]:
@@ -77,9 +85,10 @@ def undo_removal(
             total += report
             if on_report is not None:
                 on_report(report)
-    for changed_store in (store, destination):
-        if changed_store is not None:
-            changed_store.refresh()
+    store.refresh()
+    if destination is not None:
+        with suppress(IndexNotFound):
+            destination.refresh()
     return total + UndoReport(damage=[log.damage] if log.damage is not None else [])
 
 
@@ -103,6 +112,33 @@ def require_indices(store: Store, log: LogReader) -> None:
         f" {store.index!r} does not stand for now: use `into` {store.index} to restore all into"
         f" what it stands for{former}"
     )
+
+
+def require_apart(location: IndexLocation, log: LogReader) -> None:
+    """Raise UsageError if documents of a log would be looked for as copies where they belong.
+
+    They were moved to an index that is the one to restore into. Or the name of that index stands
+    for the one that they were moved from.
+    """
+    header = log.header
+    if header.to is None:
+        return
+    here, there = location.indices_of(location.index, header.to)
+    if shared := sorted(here & there):
+        is_alias = header.to != location.index
+        by_alias = f" ({location.index!r} names {', '.join(shared)} too)" if is_alias else ""
+        former = f"`index` {header.index}, or " if header.index != location.index else ""
+        raise UsageError(
+            f"log file {log.path} is of documents that were moved to {header.to!r}, where they"
+            f" can't be restored{by_alias}: use {former}`into` another index"
+        )
+    # A file has no aliases, so that its log need not be read to the end first.
+    if isinstance(location.target, Connection) and (former_indices := there & log.removed_from):
+        raise UsageError(
+            f"log file {log.path} is of documents that were moved to {header.to!r}, and this name"
+            f" stands for {', '.join(sorted(former_indices))} now, which they were moved from: have"
+            " it stand for another index, or for none"
+        )
 
 
 def changed_by(store: Store, log: LogReader) -> int:

@@ -58,15 +58,24 @@ def scope_of(within: Within, source: Mapping[str, object]) -> tuple[int, ...] | 
         if instant is None:
             return None
         instants.append(instant)
+    words = _words_of_fields(within, source)
+    return None if words is None else (*words, *instants)
+
+
+def _words_of_fields(within: Within, source: Mapping[str, object]) -> tuple[int, ...] | None:
+    """Return the first words of the scope of a document, or None if it lacks the value of a field.
+
+    They are the digest of the values of the fields.
+    """
     if not within.fields:
-        return (_NO_FIELDS, _NO_FIELDS, *instants)
+        return _NO_FIELDS, _NO_FIELDS
     values = []
     for field in within.fields:
         texts = texts_of_value(value_at(source, field))
         if not texts:
             return None
         values.append(texts)
-    return (*_WORDS.unpack_from(hashlib.sha256(_encoded(values)).digest()), *instants)
+    return _WORDS.unpack_from(hashlib.sha256(_encoded(values)).digest())
 
 
 def _encoded(values: Sequence[Sequence[str]]) -> bytes:
@@ -76,6 +85,26 @@ def _encoded(values: Sequence[Sequence[str]]) -> bytes:
     """
     fields = (", ".join(map(encode_basestring_ascii, texts)) for texts in values)
     return f"[[{'], ['.join(fields)}]]".encode("ascii")
+
+
+def changed_in_scope(
+    within: Within, former: Sequence[int], source: Mapping[str, object]
+) -> list[str]:
+    """Return the fields of a scope of which a document has other values than it had.
+
+    former: its `scope_words` then, which tell nothing of a document without a scope. If one of
+    several fields that are compared for equality has changed, all of them are returned.
+    """
+    words = tuple(former[:WORDS_OF_FIELDS])
+    if words == (_NONE, _NONE):
+        return []
+    fields = [*within.fields] if _words_of_fields(within, source) != words else []
+    for window, word in zip(within.windows, former[WORDS_OF_FIELDS:], strict=True):
+        instant = microseconds_of(value_at(source, window.field))
+        # A time before 1970 is stored as the word of its 64 bits.
+        if instant is None or instant % (1 << 64) != word:
+            fields.append(window.field)
+    return [*dict.fromkeys(fields)]
 
 
 def query_scope(within: Within, source: Mapping[str, object]) -> QueryScope:

@@ -49,12 +49,22 @@ class IndexLocation:
             )
         if index.startswith(PREFIX):
             raise UsageError(f"index {index!r} holds judgements: name another to move to")
-        if isinstance(self.target, Connection):
-            with connected(self.target, self.policy) as cluster, suppress(IndexNotFound):
-                indices = {*resolve(cluster, self.index).indices}
-                shared = sorted(indices.intersection(resolve(cluster, index).indices))
-                if shared:
-                    raise UsageError(
-                        f"{index!r} names an index that {self.index!r} names too:"
-                        f" {', '.join(shared)}"
-                    )
+        here, there = self.indices_of(self.index, index)
+        if shared := sorted(here & there):
+            raise UsageError(
+                f"{index!r} names an index that {self.index!r} names too: {', '.join(shared)}"
+            )
+
+    def indices_of(self, *names: str) -> list[frozenset[str]]:
+        """Return the indices that each name stands for in this place; none for an unknown name."""
+        if not isinstance(self.target, Connection):
+            return [frozenset([name]) for name in names]
+        with connected(self.target, self.policy) as cluster:
+            return [_indices_behind(cluster, name) for name in names]
+
+
+def _indices_behind(cluster: Cluster, name: str) -> frozenset[str]:
+    """Return the indices behind a name; none if it does not exist."""
+    with suppress(IndexNotFound):
+        return frozenset(resolve(cluster, name).indices)
+    return frozenset()

@@ -83,7 +83,17 @@ LOCAL = {
         ["dedup", "--apply", "--yes", "--action", "mark", "--log", "marked"],
         ["dedup", "--apply", "--yes", "--action", "move", "--to", "other", "--log", "moved"],
     ],
-    "undo": [["index", ARTICLES], ["undo", "moved", "--yes"]],
+    "undo": [
+        ["index", ARTICLES],
+        ["undo", "moved", "--yes"],
+        ["index", ARTICLES, "--db", "moved.db"],
+        [
+            *["dedup", "--db", "moved.db", "--apply", "--yes", "--action", "move"],
+            *["--to", "gone", "--log", "gone"],
+        ],
+        ["drop", "--db", "moved.db", "--index", "gone", "--yes"],
+        ["undo", "gone", "--db", "moved.db", "--yes"],
+    ],
     "clean": [
         ["clean", ARTICLES, "-o", "clean"],
         ["clean", "scoped.jsonl", "-o", "scoped", "--within", "source"],

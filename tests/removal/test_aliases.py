@@ -135,6 +135,69 @@ def test_marks_are_removed_wherever_the_documents_are_now(url: str, name: str) -
     assert marked == {first: 4, second: 0}
 
 
+# The index that they were moved to
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_nothing_is_restored_into_an_alias_of_where_documents_were_moved_to(
+    url: str, name: str, beside: bool
+) -> None:
+    first, moved, other, alias = (f"{name}-{part}" for part in ("v1", "moved", "v2", "alias"))
+    make_index(url, first, f"{name}-live", **DOCUMENTS)
+    dedup(url, first, "--action", "move", "--to", moved)
+    make_index(url, other, alias)
+    # The alias writes to another index, in which the documents would be new ones.
+    point(url, alias, *([moved, other] if beside else [moved]))
+    kept = {index: all_documents(url, index) for index in (first, moved, other)}
+    command = ("undo", "log.jsonl", "--yes", "--into", alias)
+    refused = esdedup_command(url, *command, status=2)
+    assert f"moved to '{moved}', where they can't be restored" in refused.err
+    assert f"('{alias}' names {moved} too): use --index {first}, or --into another" in refused.err
+    with (
+        esdedup.open(url, alias) as index,
+        pytest.raises(UsageError, match="where they can't be restored"),
+    ):
+        index.undo("log.jsonl", successor=True)
+    assert {index: all_documents(url, index) for index in kept} == kept
+    esdedup_command(url, "undo", "log.jsonl", "--yes", status=0)
+    assert all_documents(url, first).keys() == DOCUMENTS.keys()
+    assert all_documents(url, moved) == {}
+
+
+def test_an_alias_of_where_they_were_moved_to_may_have_the_name_of_the_index_by_now(
+    url: str, name: str
+) -> None:
+    first, moved = f"{name}-v1", f"{name}-moved"
+    make_index(url, first, f"{name}-live", **DOCUMENTS)
+    dedup(url, first, "--action", "move", "--to", moved)
+    call(url, "DELETE", f"/{first}")
+    call(url, "PUT", f"/{moved}/_alias/{first}")
+    kept = all_documents(url, moved)
+    refused = esdedup_command(url, "undo", "log.jsonl", "--yes", status=2)
+    assert f"('{first}' names {moved} too): use --into another index" in refused.err
+    assert all_documents(url, moved) == kept != {}
+
+
+def test_the_names_of_both_indices_may_have_been_exchanged_by_now(url: str, name: str) -> None:
+    first, second, live, gone = (f"{name}-{part}" for part in ("v1", "v2", "live", "gone"))
+    make_index(url, first, live, **DOCUMENTS)
+    make_index(url, second, gone)
+    before = all_documents(url, first)
+    dedup(url, live, "--action", "move", "--to", gone)
+    # Restored once, they would be taken for copies in the index that they belong to.
+    esdedup_command(url, "undo", "log.jsonl", "--yes", "-i", live, status=0)
+    point(url, live, second)
+    point(url, gone, first)
+    refused = esdedup_command(url, "undo", "log.jsonl", "--yes", "--into", live, status=2)
+    assert f"moved to '{gone}', and this name stands for {first} now" in refused.err
+    assert (all_documents(url, first), all_documents(url, second)) == (before, {})
+    point(url, gone, first, second)
+    point(url, live, first)
+    refused = esdedup_command(url, "undo", "log.jsonl", "--yes", "-i", live, status=2)
+    assert f"('{live}' names {first} too)" in refused.err
+    assert (all_documents(url, first), all_documents(url, second)) == (before, {})
+
+
 @pytest.fixture
 def stream(opensearch_url: str, name: str) -> Iterator[str]:
     """The name of a data stream that the first document makes."""

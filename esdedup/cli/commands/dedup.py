@@ -151,8 +151,7 @@ def undo_command(
         index.check_log(reader, force=force, successor=into is not None)
         scheme = index.scheme.id
         documents = index.changed_by(reader)
-        if into is None:
-            index.check_indices(reader)
+        index.check_indices(reader, successor=into is not None)
         moved = f" to {header.to!r}" if header.to is not None else ""
         changed = f"{count(documents, 'document')} {header.in_the_past}{moved}"
         message(f"{log}: {changed} at {header.began}, of index {header.index!r}")
@@ -175,7 +174,11 @@ def undo_command(
             )
     failures = [{"id": failure.id, "reason": failure.reason} for failure in report.failures]
     counts = {"restored": report.restored, "present": report.present}
-    details = {"log": str(log), "damage": reader.damage, "failures": failures}
+    details: dict[str, object] = {"log": str(log), "damage": reader.damage, "failures": failures}
+    if copies := report.copies_not_looked_for:
+        details["copies_not_looked_for"] = copies
+        moved_copies = count(copies, "moved copy was", "moved copies were")
+        message(f"There is no index {header.to!r} any more: {moved_copies} not looked for")
     show_changes(index, counts, report.failures, as_json, details, "listed by --json")
     if header.scheme != scheme:
         renew = f"to renew them, run `esdedup backfill -i {target.index}`"

@@ -559,6 +559,8 @@ WORKS: dict[str, Callable[[Store], object]] = {
     "write": lambda store: store.write([document("1", ["a"])]),
     "create": lambda store: store.write([document("1", ["a"])], create=True),
     "get": lambda store: store.get(["1"]),
+    "hold": lambda store: store.hold(["1"]),
+    "hold fields": lambda store: store.hold(["1"], ["text"]),
     "recall": lambda store: store.candidates([query("a")], 5),
     "scan": lambda store: scanned(store),
     "sample": lambda store: store.sample([], META, 5, 1),
