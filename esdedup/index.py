@@ -28,7 +28,12 @@ from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import partial_document
 from esdedup.records.files import BadRecord, Chunk, Record, chunks_of_records
 from esdedup.records.merge import Merge
-from esdedup.records.query_files import RecordQuery, queries_in_files, text_in_file
+from esdedup.records.query_files import (
+    RecordQuery,
+    leaving_out_themselves,
+    queries_in_files,
+    text_in_file,
+)
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
 from esdedup.search.scopes import query_scope, scope_paths, warning_of_query
@@ -416,16 +421,23 @@ class Index:
         filters: Sequence[Fields] = (),
         encoding: str | None = None,
         delimiter: str | None = None,
+        *,
+        other_set: bool = False,
     ) -> Iterator[list[RecordQuery]]:
         """Yield the queries of the records of files, many at once, for `similar_many`.
 
+        A document that has the id and the text of a record is taken for the record itself, and is
+        no match of it.
+
         limits: those of the search, whose sketch has the fields of the text.
         filters: as of `similar`. encoding: of the files, by default UTF-8. delimiter: of CSV files,
-        by default a comma.
+        by default a comma. other_set: no record is a document of the index, whatever its id is.
         """
-        text_fields = self.meta_of(limits).text_fields
-        within = limits.within
-        return queries_in_files(files, text_fields, filters, encoding, within, delimiter)
+        meta, within = self.meta_of(limits), limits.within
+        batches = queries_in_files(files, meta.text_fields, filters, encoding, within, delimiter)
+        if other_set:
+            return batches
+        return (leaving_out_themselves(batch, self.store, meta) for batch in batches)
 
     @staticmethod
     def text_in_file(file: str, encoding: str | None = None) -> str:

@@ -65,6 +65,7 @@ SIMILAR = [
     Refusal("similar --text x -t 1.5", "threshold 1.5"),
     Refusal("similar --text x --sketch simhash -t 0.5", "--threshold can't be"),
     Refusal("similar --text x -t 0.5 --nearest", "--nearest can't be combined with --threshold"),
+    Refusal("similar --text x --other-set", "--other-set requires --batch"),
     Refusal("similar --id nobody", "no document 'nobody'", status=1),
     Refusal("explain a a", "give the ids of two documents"),
     Refusal("explain a x", "has no document 'x'", status=1),

@@ -19,6 +19,7 @@ from esdedup.results import Match, Result
 
 _SHOWN = 100
 """Matches in a table of many texts."""
+_LEFT_OUT = "The document of the same id and text is left out: --other-set lists it"
 TextAt = Callable[[Mapping[str, object]], str | None]
 
 
@@ -110,6 +111,9 @@ def similar_command(
     batch: str | None = setting(
         None, "Many texts: a file, folder or pattern, as index reads it.", metavar="FILE"
     ),
+    other_set: bool = setting(
+        False, "With --batch: list equal documents of the same ids too.", rare=True
+    ),
     delimiter: str | None = options.delimiter(),
     source: bool = setting(False, "With JSON: include the fields of each match."),
     as_json: bool = as_json(),
@@ -124,10 +128,13 @@ def similar_command(
     limits = search.limits(limits, {"batch": batch})
     if batch is None and delimiter is not None:
         raise UsageError("--delimiter requires --batch")
+    if batch is None and other_set:
+        raise UsageError("--other-set requires --batch")
     with target.open() as index:
         if batch is not None:
             shown = _BatchOutput(as_json, source)
-            _answer_all(index, batch, limits, search, shown, delimiter)
+            texts = _BatchInput(batch, delimiter, other_set)
+            _answer_all(index, texts, limits, search, shown)
             return
         limits = search.chosen(index, limits)
         query = search.query(index, limits)
@@ -220,6 +227,20 @@ def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any
     }
 
 
+@dataclass(frozen=True)
+class _BatchInput:
+    """Many texts to search for.
+
+    file: a file, folder or pattern.
+    delimiter: of CSV.
+    other_set: none of them is of a document of the index.
+    """
+
+    file: str
+    delimiter: str | None
+    other_set: bool
+
+
 @dataclass
 class _BatchOutput:
     """Shows the results of many texts.
@@ -261,21 +282,22 @@ class _BatchOutput:
 
 def _answer_all(
     index: Index,
-    file: str,
+    texts: _BatchInput,
     limits: Limits,
     search: SearchOptions,
     shown: _BatchOutput,
-    delimiter: str | None,
 ) -> None:
-    """Show the result of each text of a file. delimiter: of CSV."""
+    """Show the result of each text."""
     reasons = Reasons("... and more")
     texts_by_warning: Counter[str] = Counter()
-    answered = 0
+    answered, left_out = 0, 0
     check_limits(index.scheme, limits)
     text_at, chosen = index.meta_of(limits).shown_text, index.scheme.chosen(limits)
-    encoding = search.encoding
-    files = FileOptions(encoding=encoding, delimiter=delimiter).named([file])
-    for batch in index.queries_in_files(files, limits, search.filters(), encoding, delimiter):
+    filters, encoding, delimiter = search.filters(), search.encoding, texts.delimiter
+    files = FileOptions(encoding=encoding, delimiter=delimiter).named([texts.file])
+    for batch in index.queries_in_files(
+        files, limits, filters, encoding, delimiter, other_set=texts.other_set
+    ):
         queries: list[tuple[str, Query]] = []
         for record in batch:
             if record.query is None:
@@ -287,9 +309,12 @@ def _answer_all(
             shown.add(name, result, text_at)
             texts_by_warning.update(index.warnings_of_many(result, limits, query))
             answered += 1
+        left_out += sum(record.leaves_out_itself for record in batch)
     shown.print(chosen.measure.query_columns, chosen.measure.bound_of_query(chosen.settled(limits)))
-    for warning, texts in texts_by_warning.items():
-        message(f"{texts:,} of {count(answered, 'text')}: {warning}")
+    for warning, number in texts_by_warning.items():
+        message(f"{number:,} of {count(answered, 'text')}: {warning}")
+    if left_out:
+        message(f"{left_out:,} of {count(answered, 'text')}: {_LEFT_OUT}")
     if reasons.count:
         message(f"{count(reasons.count, 'record')} skipped")
         raise Exit(1)
