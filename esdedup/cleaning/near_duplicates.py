@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,9 +18,10 @@ from esdedup.compare.columns import columns_by_number
 from esdedup.compare.resources import DEFAULT_MEMORY, Resources
 from esdedup.exceptions import InputError, UsageError
 from esdedup.groups.groups import Grouping, Groups, groups_among
+from esdedup.records.files import BadRecord, format_of
 from esdedup.records.inputs import total_bytes
 from esdedup.runs.run import Arrays
-from esdedup.stores.to_json import to_json
+from esdedup.stores.json_text import EXACT, exact_json
 from esdedup.text.arrays import I64, run_starts
 from esdedup.text.strings import Numbers, Strings
 
@@ -147,7 +147,7 @@ def with_new_values(
         if not new_values:
             continue
         changed.append(original)
-        texts.append(to_json(new_values, "values of duplicates"))
+        texts.append(exact_json(new_values, "values of duplicates"))
         counts.update(merge.number_of_new(present, new_values))
         if len(samples) < _SAMPLES:
             (place,) = removals.corpus.places(np.array([original]))
@@ -171,7 +171,7 @@ class _Values:
     def of(self, document: int) -> dict[str, object]:
         """Return the values of a document."""
         row = int(np.searchsorted(self.documents, document))
-        values: dict[str, object] = json.loads(self.texts[row])
+        values: dict[str, object] = EXACT.decode(self.texts[row])
         return values
 
 
@@ -183,13 +183,17 @@ def _read_values(
     reporter.begin("Reading values", total_bytes([*lines_of]))
     texts = list[bytes]()
     for path, lines in lines_of.items():
-        remaining = {*lines.tolist()}
+        remaining, is_json = {*lines.tolist()}, (files.format or format_of(path)) == "jsonl"
         # All files, because the first records of one may have no text.
         chunks = files.reading.chunks([path], reporter.advance, files.merge.paths, files.files)
         for record in itertools.chain.from_iterable(chunk.records() for chunk in chunks):
             if record.source is not None and record.line in remaining:
-                values = files.merge.values_in(record.source)
-                texts.append(to_json(values, f"{path}, line {record.line}").encode())
+                text = record.raw if isinstance(record, BadRecord) else record.json
+                if is_json and text is not None:
+                    values = files.merge.exact_values_in(record.source, text)
+                else:
+                    values = files.merge.values_in(record.source)
+                texts.append(exact_json(values, f"{path}, line {record.line}").encode())
     reporter.end()
     if len(texts) != documents.size:
         raise InputError("files have changed since they were read: run this again")

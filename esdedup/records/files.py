@@ -38,6 +38,7 @@ from esdedup.records.text_files import (
     name_of,
     opened,
 )
+from esdedup.stores.json_text import after_blanks
 from esdedup.stores.to_json import ENCODER, check_depth
 from esdedup.tabular import TableFormat
 from esdedup.text.characters import is_unicode
@@ -114,6 +115,8 @@ _HEAD = 1_000
 """Characters of a file that is a bad record."""
 _NEXT = re.compile(r"[^\s,]")
 """The beginning of the next element of an array, or its end."""
+_STRING_OR_BLANKS = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|\s+')
+"""A string of JSON, or blanks between values."""
 
 
 @dataclass(frozen=True)
@@ -523,7 +526,7 @@ def _read_array(name: str, stream: io.TextIOWrapper, longest: int) -> Iterator[R
         )
     try:
         try:
-            array = _DECODER.decode(text)
+            elements = [*_elements(text)]
         except RecordError:
             json.loads(text)
             yield from _read_elements(name, text)
@@ -533,12 +536,48 @@ def _read_array(name: str, stream: io.TextIOWrapper, longest: int) -> Iterator[R
         raise InputError(f"{name}: the array is {json_fault(error)} {place}") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name}: in the array, {json_fault(error)}") from error
-    for number, source in enumerate(array, 1):
-        if isinstance(source, dict):
-            yield _checked(name, number, source)
-        else:
-            raw = json.dumps(source, ensure_ascii=False)
-            yield BadRecord(name, number, raw, _no_object(source))
+    for number, (source, start, end) in enumerate(elements, 1):
+        raw = text[start:end]
+        try:
+            if not isinstance(source, dict):
+                raise RecordError(_no_object(source))
+            if "\\u" in raw:
+                # Escapes may hide half of a character, which this refuses.
+                _written(source)
+            check_unicode(raw)
+            check_depth(raw, source)
+            yield Record(name, number, source, None, _in_one_line(raw))
+        except RecordError as error:
+            yield BadRecord(name, number, raw, str(error), _readable(raw))
+
+
+def _elements(array: str) -> Iterator[tuple[object, int, int]]:
+    """Yield each element of a JSON array, with where it begins and ends.
+
+    Raises ValueError if the array is not valid, RecordError if an element has no form in a store.
+    """
+    try:
+        position = after_blanks(array, array.index("[") + 1)
+        is_open = array[position] != "]"
+        while is_open:
+            element, end = _DECODER.raw_decode(array, position)
+            yield element, position, end
+            position = after_blanks(array, end)
+            if is_open := array[position] == ",":
+                position = after_blanks(array, position + 1)
+        is_valid = array[position] == "]" and not array[position + 1 :].strip(" \t\n\r")
+    except IndexError:
+        is_valid = False
+    if not is_valid:
+        _DECODER.decode(array)  # Raises the error of the place.
+
+
+def _in_one_line(element: str) -> str:
+    """Return an element of an array in one line: without blanks between values if it has several.
+
+    All else stays as it came, also the digits of numbers.
+    """
+    return _STRING_OR_BLANKS.sub(r"\1", element) if "\n" in element else element
 
 
 def elements_of(array: str) -> Iterator[tuple[int, int]]:
@@ -555,7 +594,8 @@ def _read_elements(name: str, array: str) -> Iterator[Record | BadRecord]:
         raw = array[start:end]
         try:
             source = _object(raw)
-            yield Record(name, number, source, None, _written(source))
+            _written(source)
+            yield Record(name, number, source, None, _in_one_line(raw))
         except RecordError as error:
             yield BadRecord(name, number, raw, str(error), _readable(raw))
 

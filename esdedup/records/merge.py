@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from esdedup.exceptions import RecordError, UsageError
 from esdedup.models import Fields
 from esdedup.stores.changes import merged
 from esdedup.stores.fields import value_at
-from esdedup.stores.json_text import VALUES, merged_text, value_of
+from esdedup.stores.json_text import EXACT, VALUES, Number, holds, merged_text, value_of
 
 Values = Mapping[str, object]
 """The values of fields of a document, by path; a field without a value is missing."""
@@ -27,7 +28,8 @@ class Merge:
     The values of a document that stays come first, then those of its duplicates in their order.
     Null, NaN, an empty text and an empty list are no values.
 
-    collect: fields that become lists of the distinct values of all, by JSON equality.
+    collect: fields that become lists of the distinct values of all, by JSON equality. Of equal
+        numbers, such as 1.0 and 1.00, the first one's digits stay.
     fill: fields that it takes from the first duplicate that has one, if it has none itself.
     """
 
@@ -73,6 +75,15 @@ class Merge:
         """Return the values of the fields of a document."""
         values = {path: value_at(source, path) for path in self.paths}
         return {path: value for path, value in values.items() if not _is_missing(value)}
+
+    def exact_values_in(self, source: Mapping[str, object], text: str) -> dict[str, object]:
+        """Return the values of the fields of a document, whose numbers keep their digits.
+
+        text: the JSON of the document.
+        """
+        values = self.values_in(source)
+        # Few values are fractions, and to parse a text again takes time.
+        return self.values_in(value_of(text, EXACT)[0]) if holds(values, float) else values
 
     def new_values(
         self, values: Values, values_of_duplicates: Iterable[Values]
@@ -121,7 +132,10 @@ class Merge:
         collected field becomes a list. Raises RecordError if a value can't be written.
         """
         source = value_of(text, VALUES)[0]
-        new_values = {**self.as_lists(source), **new_values}
+        lists = self.as_lists(source)
+        if holds(lists, float):
+            lists = self.as_lists(value_of(text, EXACT)[0])
+        new_values = {**lists, **new_values}
         return merged_text(text, fields_of(source, new_values), subject) if new_values else text
 
 
@@ -182,7 +196,7 @@ def is_nan(value: object) -> bool:
 
 def _distinct(values: Iterable[object]) -> list[object]:
     """Return the distinct ones of values, and of the items of those that are lists."""
-    distinct: dict[str | tuple[str], object] = {}
+    distinct: dict[str | tuple[Hashable], object] = {}
     for value in values:
         for item in value if isinstance(value, list) else [value]:
             if type(item) is str:
@@ -192,6 +206,29 @@ def _distinct(values: Iterable[object]) -> list[object]:
                 # Its JSON, without an encoder for each.
                 distinct.setdefault((str(item),), item)
             elif not _is_missing(item):
-                # As JSON, 1 and true differ.
-                distinct.setdefault((json.dumps(item, sort_keys=True, default=str),), item)
+                distinct.setdefault((_comparable(item),), item)
     return [*distinct.values()]
+
+
+def _comparable(value: object) -> Hashable:
+    """Return what is equal for equal values. As JSON, 1, 1.0 and true differ, not 1.0 and 1.00."""
+    if isinstance(value, Number):
+        return Number, _plain_digits(value.digits)
+    if not holds(value, Number):
+        return json.dumps(value, sort_keys=True, default=str)
+    if isinstance(value, Mapping):
+        return dict, frozenset((name, _comparable(field)) for name, field in value.items())
+    assert isinstance(value, list)
+    return list, tuple(map(_comparable, value))
+
+
+def _plain_digits(digits: str) -> Hashable:
+    """Return the sign, the digits and the exponent of a number, without zeros at its end."""
+    try:
+        sign, numerals, exponent = Decimal(digits).as_tuple()
+    except InvalidOperation:
+        return digits  # Its exponent has some 20 digits.
+    text = "".join(map(str, numerals))
+    significant = text.rstrip("0")
+    assert isinstance(exponent, int)
+    return sign, significant, exponent + len(text) - len(significant) if significant else 0

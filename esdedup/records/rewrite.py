@@ -32,7 +32,7 @@ from esdedup.records.locations import open_file, written
 from esdedup.records.merge import NO_MERGE, Merge
 from esdedup.records.text_files import COMPRESSED, STDIN, begins_with, name_of, opened
 from esdedup.stores.fields import value_at
-from esdedup.stores.json_text import members
+from esdedup.stores.json_text import EXACT, members
 from esdedup.text.arrays import I64, Mask
 
 _MARKS = {
@@ -261,7 +261,7 @@ def _with_new_values(source: RetainedFile, number: int, text: str) -> str:
 
     number: of the record. Raises InputError if its fields can't be written.
     """
-    new_values = json.loads(source.new_values.get(number, "{}"))
+    new_values = EXACT.decode(source.new_values.get(number, "{}"))
     if not (new_values or source.merge.collect):
         return text
     place = f"{source.path}, line {number}"

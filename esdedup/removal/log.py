@@ -24,9 +24,8 @@ import zstandard
 from esdedup.arguments import check_fields
 from esdedup.exceptions import StoreError, UsageError, json_fault
 from esdedup.models import Document, Failure, StoredDocument
-from esdedup.stores.json_text import VALUES, value_of
+from esdedup.stores.json_text import EXACT, VALUES, exact_json, value_of
 from esdedup.stores.private_files import create_private, sync_folder
-from esdedup.stores.to_json import to_json
 from esdedup.text.characters import count
 
 Action = Literal["delete", "mark", "move"]
@@ -134,7 +133,7 @@ class Entry:
             planned["source"] = stored.raw or stored.source
         if self.present:
             planned["present"] = True
-        return to_json({"planned": planned}, f"document {self.id!r}")
+        return exact_json({"planned": planned}, f"document {self.id!r}")
 
     @staticmethod
     def from_json(planned: Mapping[str, Any]) -> Entry:
@@ -385,11 +384,19 @@ class LogReader:
                     # The last line of a killed run may be incomplete.
                     *lines, partial_line = (partial_line + block).split(b"\n")
                     for line in lines:
-                        yield json.loads(line)
+                        yield _parsed(line)
                         self._digest.update(line + b"\n")
                         lines_read += 1
             except (ValueError, RecursionError, zstandard.ZstdError) as error:
                 self._damaged(lines_read, json_fault(error))
+
+
+def _parsed(line: bytes) -> object:
+    """Parse a line of a log. Numbers that a document took, or had before, keep their digits."""
+    value = json.loads(line)
+    planned = value.get("planned") if isinstance(value, dict) else None
+    is_merge = isinstance(planned, dict) and "merged" in planned
+    return EXACT.decode(line.decode()) if is_merge else value
 
 
 def _decompressed(path: Path, raw: BinaryIO) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ from esdedup.removal.compared import ComparedDocuments
 from esdedup.removal.log import Entry, LogWriter
 from esdedup.stores.base import Store
 from esdedup.stores.changes import CHANGED, Decision, change_documents
-from esdedup.stores.json_text import REMOVED
+from esdedup.stores.json_text import EXACT, REMOVED, holds
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
 from esdedup.text.arrays import I64, run_starts
@@ -133,16 +133,25 @@ class GroupMerges:
 
         paths: to read of them; None for whole documents.
         """
-        values_of = self._values_of(page)
+        values_of = self._values_of(page, self._compared.paths)
         heads = [int(self.groups.representative[rows[0]]) for rows in page]
         documents = self._unchanged(heads, paths)
+        if paths is None:
+            # Only whole documents have their digits. Few values are fractions.
+            inexact = [
+                rows
+                for rows in page
+                if any(holds(values_of.get(self.groups.ids[row]), float) for row in rows.tolist())
+            ]
+            exact = self._values_of(inexact, None)
+            values_of |= {id: values for id, values in exact.items() if id in values_of}
         planned = []
         for head, rows in zip(heads, page, strict=True):
             document = documents.get(self.groups.ids[head])
             if document is None:
                 continue
             ids = [self.groups.ids[row] for row in rows.tolist()]
-            values = self.merge.values_in(document.source)
+            values = self._values_in(document)
             of_duplicates = [values_of[id] for id in ids if id in values_of]
             new_values = self.merge.new_values(values, of_duplicates)
             if new_values:
@@ -150,16 +159,23 @@ class GroupMerges:
                 planned.append(PlannedMerge(document, new_values, numbers))
         return planned
 
-    def _values_of(self, page: list[I64]) -> dict[str, dict[str, object]]:
-        """Return the values of the fields of duplicates, by id."""
-        paths = self._compared.paths
-        rows, values_of = np.concatenate(page).tolist(), dict[str, dict[str, object]]()
+    def _values_of(self, page: list[I64], paths: list[str] | None) -> dict[str, dict[str, object]]:
+        """Return the values of the fields of duplicates, by id.
+
+        paths: to read of them; None for whole documents.
+        """
+        rows = [row for rows in page for row in rows.tolist()]
+        values_of = dict[str, dict[str, object]]()
         for first in range(0, len(rows), _DOCUMENTS_AT_ONCE):
             documents = self._unchanged(rows[first : first + _DOCUMENTS_AT_ONCE], paths)
-            values_of |= {
-                id: self.merge.values_in(document.source) for id, document in documents.items()
-            }
+            values_of |= {id: self._values_in(document) for id, document in documents.items()}
         return values_of
+
+    def _values_in(self, document: StoredDocument) -> dict[str, object]:
+        """Return the values of the fields of a document, with their digits if it was read whole."""
+        if document.raw is None:
+            return self.merge.values_in(document.source)
+        return self.merge.exact_values_in(document.source, document.raw)
 
     def _unchanged(self, rows: Sequence[int], paths: list[str] | None) -> dict[str, StoredDocument]:
         """Return the documents of rows that are as they were compared, by id."""
@@ -177,6 +193,8 @@ class GroupMerges:
             try:
                 fields = fields_of(document.source, planned.new_values)
                 former = former_fields(document.source, fields)
+                if document.raw is not None and holds(former, float):
+                    former = former_fields(EXACT.decode(document.raw), fields)
                 entry = Entry(document, None, None, former=former, merged=fields)
                 entry.line()
                 entries.append(entry)

@@ -7,10 +7,10 @@ serialised.
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from esdedup.models import Fields
-from esdedup.stores.to_json import to_json
+from esdedup.stores.to_json import check_depth, to_json
 
 REMOVED = object()
 """In the fields of a change: remove the value of this name."""
@@ -46,6 +46,30 @@ def _digits(digits: str) -> dict[str, int]:
 
 
 _DIGITS = json.JSONDecoder(parse_int=_digits, parse_float=_digits)
+
+
+class Number(float):
+    """A number that is no short integer, and the digits that it has in a text."""
+
+    __slots__ = ("digits",)
+    digits: str
+
+    def __new__(cls, digits: str) -> Self:
+        """Return the number. digits: as in JSON."""
+        number = super().__new__(cls, digits)
+        number.digits = digits
+        return number
+
+
+def _exact_integer(digits: str) -> int | Number:
+    try:
+        return int(digits)
+    except ValueError:
+        return Number(digits)
+
+
+EXACT = json.JSONDecoder(parse_int=_exact_integer, parse_float=Number)
+"""Parses values whose numbers keep their digits, which `exact_json` writes again."""
 
 
 Value = TypeVar("Value")
@@ -108,6 +132,49 @@ def with_digits(text: str) -> Fields:
     return fields
 
 
+def holds(value: object, kind: type) -> bool:
+    """Return whether a value, or one in its lists and objects, is just of a type."""
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if not isinstance(value, list):
+        return type(value) is kind
+    # Most are lists of tokens, which are looked at without a call for each.
+    kinds = set(map(type, value))
+    if kind in kinds:
+        return True
+    return (dict in kinds or list in kinds) and any(holds(item, kind) for item in value)
+
+
+def exact_json(value: object, subject: str) -> str:
+    """Return compact JSON as `to_json` does, with the digits of each `Number`.
+
+    subject: names the value in messages. Raises RecordError if JSON can't hold it.
+    """
+    try:
+        if holds(value, Number):
+            text = _with_digits(value, subject)
+            check_depth(text, value)
+            return text
+    except RecursionError:
+        pass  # Its JSON can't be written either, and says so.
+    return to_json(value, subject)
+
+
+def _with_digits(value: object, subject: str) -> str:
+    """Return the JSON of a value that may hold numbers with digits."""
+    if isinstance(value, Number):
+        return value.digits
+    if isinstance(value, Mapping):
+        members = (
+            f"{to_json(name, subject)}:{_with_digits(field, subject)}"
+            for name, field in value.items()
+        )
+        return f"{{{','.join(members)}}}"
+    if isinstance(value, list):
+        return f"[{','.join(_with_digits(item, subject) for item in value)}]"
+    return to_json(value, subject)
+
+
 def merged_text(text: str, fields: Mapping[str, object], subject: str) -> str:
     """Merge fields into the text of an object, objects into objects, as a cluster does.
 
@@ -119,12 +186,12 @@ def merged_text(text: str, fields: Mapping[str, object], subject: str) -> str:
         if value is REMOVED:
             text = text if member is None else _without(text, member)
         elif member is None:
-            text = _with(text, name, to_json(_present(value), subject), subject)
+            text = _with(text, name, exact_json(_present(value), subject), subject)
         elif isinstance(value, Mapping) and isinstance(member.value, dict):
             inner = merged_text(text[member.start : member.end], value, subject)
             text = text[: member.start] + inner + text[member.end :]
         else:
-            text = text[: member.start] + to_json(_present(value), subject) + text[member.end :]
+            text = text[: member.start] + exact_json(_present(value), subject) + text[member.end :]
     return text
 
 

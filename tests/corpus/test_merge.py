@@ -1,7 +1,9 @@
 """Documents that stay take values of fields from their duplicates: `collect` and `fill`."""
 
 import json
+import tempfile
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import esdedup
 from esdedup import UsageError
@@ -92,6 +96,58 @@ def test_elements_of_an_array_take_values() -> None:
     esdedup.clean("array.jsonl", "out.jsonl", collect="url")
     first, other = elements[0].replace('"a"', '["a",7]'), elements[1].replace('"z"', '["z"]')
     assert Path("out.jsonl").read_text() == f"[{first} ,\n{other}\n]"
+
+
+@pytest.mark.parametrize("is_array", [False, True])
+def test_numbers_keep_their_digits(is_array: bool) -> None:
+    place = '{"lat": 52.12345678901234567890, "lon": -0.50}'
+    lines = [
+        f'{{"id": 1, "text": "{COPY}", "sizes": 2.50}}',
+        f'{{"id": 2, "text": "{OTHER}", "sizes": 499.90, "place": [1.10]}}',
+        f'{{"text": "{COPY}", "price": 100.10, "sizes": [2.5, 3, 1E+2], "place": {place}}}',
+    ]
+    between = ",\n" if is_array else "\n"
+    text = between.join(lines)
+    Path("in.json").write_text(f"[{text}]" if is_array else f"{text}\n")
+    esdedup.clean("in.json", "out.json", collect="sizes", fill=["price", "place"])
+    first = lines[0].replace("2.50}", "[2.50,3,1E+2]")
+    first += f',"price":100.10,"place":{place.replace(": ", ":").replace(", ", ",")}}}'
+    expected = between.join([first, lines[1].replace("499.90", "[499.90]")])
+    assert Path("out.json").read_text() == (f"[{expected}]" if is_array else f"{expected}\n")
+
+
+integers = st.integers(-(10**30), 10**30).map(str)
+fractions = st.from_regex(
+    r"-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,25}([eE][+-]?[0-9]{1,2})?)", fullmatch=True
+)
+
+
+def distinct_numbers(numbers: list[str]) -> list[str]:
+    """Return the first of equal numbers. 1 and 1.0 differ, and 0.0 and -0.0."""
+    first: dict[object, str] = {}
+    for number in numbers:
+        value = Decimal(number)
+        first.setdefault(("." in number, value.is_signed(), value), number)
+    return [*first.values()]
+
+
+@given(st.lists(integers | fractions, max_size=4), st.lists(integers | fractions, min_size=1))
+def test_each_number_is_taken_once_with_its_first_digits(
+    present: list[str], taken: list[str]
+) -> None:
+    lines = [
+        f'{{"text": "{COPY}", "numbers": [{",".join(numbers)}]}}' for numbers in (present, taken)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "in.jsonl"), Path(folder, "out.jsonl")
+        source.write_text("\n".join(lines) + "\n")
+        esdedup.clean(source, target, collect="numbers")
+        (record,) = target.read_text().splitlines()
+    collected = distinct_numbers(present + taken)
+    if len(collected) > len(distinct_numbers(present)):
+        assert record == f'{{"text": "{COPY}", "numbers": [{",".join(collected)}]}}'
+    else:
+        assert record == lines[0]
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])

@@ -97,6 +97,31 @@ def test_what_is_undone_is_the_same_index(
     assert raw(store) == before_raw
 
 
+@pytest.mark.on_every_server
+@pytest.mark.parametrize("action", MERGED_BY)
+def test_numbers_keep_their_digits(
+    place: Place, store: Store, folder: Path, action: Action
+) -> None:
+    """Those that a document takes, and those that it gets back."""
+    lines = [
+        f'{{"id":"1","text":"{words(1)}","url":2.50}}',
+        f'{{"id":"2","text":"{words(1)}","url":[2.5,3,1.10],"author":100.10}}',
+        f'{{"id":"3","text":"{words(1)}","author":7.70,"meta":{{"tags":[{{"n":0.10}}]}}}}',
+    ]
+    (folder / "a.jsonl").write_text("\n".join(lines) + "\n")
+    place.run("index", "a.jsonl", status=0)
+    before = raw(store)
+    report = merge(place, action, status=0).json[0]
+    assert (report["merged"], report["failed"]) == (1, 0)
+    changed = raw(store)["1"] or ""
+    for taken_value in (
+        '"url":[2.50,3,1.10]', '"author":100.10', '"meta":{"tags":[{"n":0.10}]}',
+    ):  # fmt: skip
+        assert taken_value in changed
+    run_command("undo", report["log"], "--yes", *place.options, status=0)
+    assert raw(store) == before
+
+
 def test_the_plan_shows_new_values(place: Place, store: Store) -> None:
     write_records(store, sources())
     before = whole(store)

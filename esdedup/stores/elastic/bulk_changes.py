@@ -15,7 +15,14 @@ from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.elastic.bulk import line, raw_line
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.indices import path_of, types_of
-from esdedup.stores.json_text import REMOVED, merged_text, rewritten_number
+from esdedup.stores.json_text import (
+    REMOVED,
+    Number,
+    exact_json,
+    holds,
+    merged_text,
+    rewritten_number,
+)
 from esdedup.stores.mapping import meta_of
 
 _INFERRED = ("semantic_text", "semantic")
@@ -109,12 +116,13 @@ def lines_to_change(change: Change, rules: Rules) -> bytes | Failure:
     raw = stored.raw
     if raw is None:
         raise ValueError(f"{name} was not read whole")
-    if not _removes(change.fields):
-        if rules.final_pipeline and (fault := _fault(rules, raw, external)):
+    if (rules.final_pipeline or rules.inferred) and not _removes(change.fields):
+        rewritten = rewritten_number(raw)
+        if rewritten is None and holds(change.fields, Number):
+            rewritten = rewritten_number(exact_json(change.fields, name))
+        if rules.final_pipeline and (fault := _fault(rules, rewritten, external)):
             return Failure(stored.id, fault)
-        if rules.final_pipeline or (
-            rules.inferred and not external and rewritten_number(raw) is None
-        ):
+        if rules.final_pipeline or (not external and rewritten is None):
             # Nothing to merge has the server index the document once more.
             again = {} if change.fields else {"detect_noop": False}
             return line({"update": target}) + line({"doc": change.fields, **again}, name)
@@ -136,10 +144,13 @@ def _removes(fields: Mapping[str, object]) -> bool:
     )
 
 
-def _fault(rules: Rules, raw: str, external: bool) -> str | None:
-    """Return why a document can't be changed in an index that has a final pipeline."""
+def _fault(rules: Rules, number: str | None, external: bool) -> str | None:
+    """Return why a document can't be changed in an index that has a final pipeline.
+
+    number: one that the server would change.
+    """
     changed = "its version number" if external else None
-    if changed is None and (number := rewritten_number(raw)) is not None:
+    if changed is None and number is not None:
         changed = f"the number {number[:40]}"
     if changed is None:
         return None

@@ -5,6 +5,7 @@ import gzip
 import itertools
 import json
 import re
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -230,3 +231,42 @@ def test_a_tsv_is_read_as_the_csv_module_writes_it(
         csv.writer(out, delimiter="\t").writerows([["id", "text"], *rows])
     found = [[*record.source.values()] for record in read_records(str(file)) if record.source]
     assert found == rows
+
+
+def test_elements_of_an_array_keep_their_digits_and_are_one_line_each(tmp_path: Path) -> None:
+    elements = [
+        '{"text": "a \\" b",\n "price": 100.10}',
+        '{ "text": "\\u00e9", "n": 1E2 }',
+        "7.50",
+        "{}",
+    ]
+    path = tmp_path / "a.json"
+    path.write_text("[ " + " ,\n".join(elements) + "]\n")
+    *records, _ = read_records(str(path))
+    texts = [record.raw if isinstance(record, BadRecord) else record.json for record in records]
+    assert texts == ['{"text":"a \\" b","price":100.10}', *elements[1:3]]
+    for fault in ("[{}", "[{},", "[{} {}]", "[{}]]", "[", "[,]"):
+        path.write_text(fault)
+        with pytest.raises(InputError, match=r"a\.json: the array is"):
+            [*read_records(str(path))]
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | finite | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=9,
+)
+
+
+@given(st.lists(st.dictionaries(st.text(), values, min_size=1)), st.sampled_from([0, 2, "\t"]))
+def test_elements_of_an_indented_array_are_compact(
+    elements: list[dict[str, object]], indent: int | str
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.json")
+        path.write_text(json.dumps(elements, ensure_ascii=False, indent=indent), "utf-8")
+        records = [*read_records(str(path))]
+    compact = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in elements]
+    assert [isinstance(record, Record) and record.json for record in records] == compact
+    assert [record.source for record in records] == elements
