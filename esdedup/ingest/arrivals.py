@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from esdedup.exceptions import UsageError
+from esdedup.ingest.chains import Chains
 from esdedup.ingest.policies import DuplicatePolicy, Verdict
 from esdedup.models import (
     MARKS,
@@ -274,9 +275,10 @@ class _Arrivals:
     written: verdicts on the documents written so far, by text and values of the scope.
     outdated: ids whose stored verdicts are not those of now.
     write_index: that the documents come into, if the name stands for several.
+    stored: the stored documents of the ids, with their digests, marks and fields of the scope.
     names: of the documents whose id another index has too, by id, with their index.
     repeated: names of stored documents likewise.
-    gone: ids of originals that stored documents are marked with, and that do not exist any more.
+    chains: where the marks of documents lead, if the policy writes marks.
     followed: the originals of the verdicts: the id of each in its index, and the text's digest.
     """
 
@@ -289,10 +291,11 @@ class _Arrivals:
         self.scopes = self._query_scopes(arriving.scope_fields)
         self.last = dict(zip(self.ids, self.contents, strict=True))
         self.write_index = run.store.write_index()
+        self.stored = run.store.hold([*self.last], self._paths_of_verdicts())
         self.names = self._names_with_indices()
         self.repeated = set[str]()
-        self.former = self._former_verdicts() if self.policy.groups and not doubted else {}
-        self.gone: set[str] = set()
+        self.former = {} if doubted else self._former_verdicts()
+        self.chains = self._chains()
         self.followed: list[tuple[str, str]] = []
         self.equal = self._of_equal_texts()
         self.peers = _Peers(self.texts, self.meta.scheme, self.policy.limits)
@@ -307,7 +310,7 @@ class _Arrivals:
             return {}
         return {
             stored.id: id_with_place(self.write_index, stored.id)
-            for stored in self.run.store.hold([*self.last], [])
+            for stored in self.stored
             if stored.index != self.write_index or stored.is_ambiguous
         }
 
@@ -338,30 +341,55 @@ class _Arrivals:
                 self.run.note(id, verdict)
                 self.outdated.add(id)
                 self.written[content.values][id] = verdict
+                self.former[id] = content, verdict
+                self.chains.mark(self._name(id), self._original_name(verdict))
                 if not self.policy.groups or verdict.original is None:
                     self.peers.add(content)
-            if self.policy.groups:
-                self.former[id] = content, verdict
             yield verdict
 
     def _needs_search(self, row: int) -> bool:
         """Return whether neither an earlier run nor an equal text decides on a document."""
         return not (self._former(row) or self._equal(row))
 
-    def _former_verdicts(self) -> dict[str, tuple[_ScopedText, Verdict]]:
-        """Return the former content and verdict of each document that has a group, by id."""
+    def _paths_of_verdicts(self) -> list[str]:
+        """Return the names of the fields that former contents and verdicts are read from."""
         meta, within = self.meta, self.policy.within
         paths = [*meta.digest_paths, *(f"{meta.marks_field}.{name}" for name in MARKS)]
-        paths += [*within.fields, *(window.field for window in within.windows)]
-        former = {}
-        for document in self.run.store.hold(list(self.last), paths):
-            ours = meta.ours_in(document.source)
-            is_replaced = self.write_index in (None, document.index)
-            if is_replaced and ours.get("group") is not None:
-                scope = scope_of(within, document.source) if within else ()
-                content = _ScopedText(ours.get("digest") or "", scope)
-                former[document.id] = content, Verdict.stored(document.id, ours)
+        return [*paths, *within.fields, *(window.field for window in within.windows)]
+
+    def _replaced(self) -> dict[str, StoredDocument]:
+        """Return the stored documents that those of the batch replace, by id."""
+        return {
+            stored.id: stored for stored in self.stored if self.write_index in (None, stored.index)
+        }
+
+    def _former_verdicts(self) -> dict[str, tuple[_ScopedText, Verdict]]:
+        """Return the former content and verdict of each document that is replaced, by id.
+
+        If it has no group, it leads its own: which of several is the duplicate is not known.
+        """
+        within, former = self.policy.within, {}
+        for id, stored in self._replaced().items():
+            ours, name = self.meta.ours_in(stored.source), self._name(id)
+            scope = scope_of(within, stored.source) if within else ()
+            has_group = ours.get("group") is not None
+            verdict = Verdict.stored(name, ours) if has_group else Verdict(name)
+            if not self.policy.writes:
+                # It is in the index, so that it is not left out.
+                verdict = Verdict(verdict.group)
+            former[id] = _ScopedText(ours.get("digest") or "", scope), verdict
         return former
+
+    def _chains(self) -> Chains:
+        """Return where the marks of stored documents lead, so far those of the batch's ids."""
+        originals = {
+            self._name(id): Verdict.stored(id, self.meta.ours_in(stored.source)).original
+            for id, stored in self._replaced().items()
+        }
+        chains = Chains(self.run.store, self.meta.marks_field, map(self._name, self.ids), originals)
+        if self.policy.writes:
+            chains.read(originals)
+        return chains
 
     def _former(self, row: int) -> Verdict | None:
         """Return the former verdict on a document that came before with its text and scope."""
@@ -409,16 +437,25 @@ class _Arrivals:
         return originals
 
     def _look_for_originals(self, stored: Iterable[Original]) -> None:
-        """Note which of the originals that stored documents are marked with are gone."""
-        names = {original.verdict.original for original in stored if self.policy.writes}
-        ids = sorted(id for id in names if id is not None and id not in self.last)
-        if ids:
-            self.gone.update(ids)
-            self.gone.difference_update(document.id for document in self.run.store.get(ids, []))
+        """Read where the marks of stored documents lead."""
+        if self.policy.writes:
+            self.chains.read(
+                {
+                    self._name(original.id): self._original_name(original.verdict)
+                    for original in stored
+                }
+            )
+
+    def _original_name(self, verdict: Verdict) -> str | None:
+        """Return the name of the original of a verdict in marks."""
+        original = verdict.original_name or verdict.original
+        return None if original is None else self._name(original)
 
     def _is_bereft(self, original: Original) -> bool:
-        """Return whether a document is marked as the duplicate of one that is gone."""
-        return original.verdict.original in self.gone
+        """Return whether the marks of a document lead to none that is shown."""
+        return original.verdict.original is not None and self.chains.are_broken(
+            self._name(original.id)
+        )
 
     def _stored(self, document: Document | Match, value: float | None = None) -> Original:
         """Return a stored document as an original, with its verdict."""
@@ -442,9 +479,9 @@ class _Arrivals:
         if self.policy.groups and self.policy.within.windows:
             # The representative of an equal text may be out of the window.
             may_follow = partial(self._may_lead, row)
-        candidates = filter(may_follow, self._now(self.equal.get(content, ())))
-        originals = itertools.filterfalse(self._is_bereft, candidates)
-        return [*originals, *self._first(content, may_follow)]
+        originals = filter(may_follow, self._now(self.equal.get(content, ())))
+        shown = itertools.filterfalse(self._is_bereft, originals)
+        return [*shown, *self._first(content, may_follow)]
 
     def _leading(
         self, row: int, similar: Iterable[Original] = (), truncated: bool = False
@@ -520,6 +557,8 @@ class _Arrivals:
         is_same = not names.isdisjoint((id, self._name(id)))
         if is_same and not original.is_earlier_generation_of(id):
             return False
+        if self._is_led(original, id):
+            return False
         if (last := self.last.get(original.id)) is not None:
             if last.digest != original.digest:
                 return False  # The batch replaces that text.
@@ -528,6 +567,12 @@ class _Arrivals:
         apart = self.run.apart(id, content.digest)
         may_have = self.run.may_have(id, content.digest, original.verdict)
         return original.id not in apart and may_have
+
+    def _is_led(self, original: Original, id: str) -> bool:
+        """Return whether the marks of a document lead to one of the batch."""
+        return original.verdict.original is not None and self.chains.lead(
+            self._name(original.id), self._name(id)
+        )
 
     def _is_one_scope(self, scope: _Scope | None, other_scope: _Scope | None) -> bool:
         if scope is None or other_scope is None:
@@ -561,7 +606,8 @@ class _Arrivals:
         """Return the first written document of a content that may be followed, or nothing."""
         verdicts, digest = self.written[content.values].items(), content.digest
         originals = (Original(id, digest, verdict, value) for id, verdict in verdicts)
-        return [*itertools.islice(filter(may_follow, originals), 1)]
+        shown = itertools.filterfalse(self._is_bereft, filter(may_follow, originals))
+        return [*itertools.islice(shown, 1)]
 
     def _stored_near(self, rows: Sequence[int]) -> dict[_ScopedText, _StoredNear]:
         """Return the stored documents that are similar to the texts of rows, in their scopes."""
