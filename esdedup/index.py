@@ -242,6 +242,8 @@ class Index:
         check_type("id_field", id_field, "str")
         check_type("routing_field", routing_field, "str | None")
         check_list("documents", documents)
+        if on_duplicate.sketch is not None:
+            on_duplicate.check_sketch(self.planned_meta(self.store.meta()))
         self.create()
         field = self.meta.text_fields[0]
         sources = (
@@ -268,6 +270,7 @@ class Index:
         """Merge fields into documents that exist, and return the number of documents.
 
         A document whose text is among the fields gets new tokens; a text that is null removes them.
+        If the text is another one, the document loses its marks.
 
         Raises UsageError if several indices have an id; RecordError, after the others were written,
         if a document has no id or is missing.
@@ -277,7 +280,7 @@ class Index:
         self.store.require_attached()
         partial = [partial_document(record.source, id_field, meta) for record in records]
         self._require_unique([document.id for document, _ in partial])
-        report = changes.update(self.store, [document for document, _ in partial])
+        report = changes.update(self.store, [document for document, _ in partial], meta)
         failures = [*report.failures]
         self.store.refresh()
         if unfinished := list(dict.fromkeys(document.id for document, partly in partial if partly)):

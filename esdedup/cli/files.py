@@ -94,10 +94,13 @@ class FileOptions(options.SchemeOptions):
         return self.reading(text_fields).chunks(files, advance, columns, all_files)
 
 
-def warn_of_records(ids: RepeatedIds, without_words: int, placed: int = 0) -> None:
+def warn_of_records(
+    ids: RepeatedIds, without_words: int, placed: int = 0, *, leaves_out: bool = False
+) -> None:
     """Warn of records whose id an earlier record had, and of documents without words.
 
     placed: number of records without an id, whose place is their id.
+    leaves_out: whether some records may not have been written, for a policy.
     """
     if placed:
         have = count(placed, "record has no id", "records have no id")
@@ -107,7 +110,8 @@ def warn_of_records(ids: RepeatedIds, without_words: int, placed: int = 0) -> No
         )
     if ids.first is not None:
         have = count(ids.count, "record has", "records have")
-        message(f"{have} the id of an earlier record, and replaced it: first {ids.first}")
+        unless = ", unless it was left out as a near-duplicate" if leaves_out else ""
+        message(f"{have} the id of an earlier record, and replaced it{unless}: first {ids.first}")
     if without_words:
         have = count(without_words, "document has", "documents have")
         message(f"{have} no words: only exact copies of these can be found")

@@ -85,7 +85,7 @@ class Originals:
     current: returns the index's meta, which may change during the run.
     policy: what is a near-duplicate, and what happens to it.
 
-    Raises UsageError if the index lacks the policy's sketch.
+    Raises UsageError if the index lacks the policy's sketch, or has it of other fields.
     """
 
     def __init__(
@@ -173,6 +173,7 @@ class Originals:
 
     def _read_judgements(self, meta: IndexMeta) -> None:
         """Read the judgements, and the groups that the judged documents have now."""
+        self.policy.check_sketch(meta)
         chosen = meta.scheme.for_pairs(self.policy.limits)
         if chosen.varies or chosen.measure.directed:
             raise UsageError(f"duplicates are not found by {chosen.name!r}: use another sketch")
@@ -368,7 +369,7 @@ class _Arrivals:
 
         If it has no group, it leads its own: which of several is the duplicate is not known.
         """
-        within, former = self.policy.within, {}
+        within, former = self.policy.within, dict[str, tuple[_ScopedText, Verdict]]()
         for id, stored in self._replaced().items():
             ours, name = self.meta.ours_in(stored.source), self._name(id)
             scope = scope_of(within, stored.source) if within else ()

@@ -15,6 +15,7 @@ from esdedup.sketch.limits import ACTING, Limits
 from esdedup.sketch.measures import Measure
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.within import Within
+from esdedup.stores.mapping import IndexMeta
 
 PolicyAction = Literal["keep", "mark", "skip", "fail", "group"]
 
@@ -89,6 +90,15 @@ class DuplicatePolicy:
     def groups(self) -> bool:
         """True if documents are compared only with representatives."""
         return self.action == "group"
+
+    def check_sketch(self, meta: IndexMeta) -> None:
+        """Raise UsageError for a sketch of other fields than the text of the index."""
+        if self.sketch in meta.full_scheme.names and self.sketch not in meta.scheme.names:
+            raise UsageError(
+                f"sketch {self.sketch!r} is not of the text: `on_duplicate` compares by"
+                f" {' or '.join(meta.scheme.names)} only; to find duplicates by {self.sketch!r},"
+                f" index the documents, and run `esdedup dedup` with it"
+            )
 
     def takes(self, verdict: Verdict) -> bool:
         """Return True if a document with this verdict is written."""

@@ -58,7 +58,7 @@ def partial_document(
     names = [meta.marks_field, *(sketched.field for sketched in meta.sketched_with_next)]
     source = {**without(fields, names), **{name: fields[name] for name in names if name in fields}}
     has_part_of_text = False
-    # The marks of the former text are removed. The document is a group of its own.
+    # These replace the marks of another text. The document is a group of its own.
     marks = {**dict.fromkeys(MARKS), "group": id}
     for sketched in meta.sketched_with_next:
         completeness = text_given(fields, sketched)

@@ -15,9 +15,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from esdedup.exceptions import StoreError
-from esdedup.models import Change, Counts, Document, Failure, Fields, StoredDocument, WriteReport
+from esdedup.models import (
+    MARKS,
+    Change,
+    Counts,
+    Document,
+    Failure,
+    Fields,
+    StoredDocument,
+    WriteReport,
+    tokens_in,
+)
 from esdedup.stores.base import Store
 from esdedup.stores.json_text import REMOVED
+from esdedup.stores.mapping import SketchedFields
 
 CHANGED = "it changed since it was looked at"
 """The reason of a conflict."""
@@ -127,23 +138,43 @@ def change_documents(
     return report + ChangeReport(failures=[Failure(document.id, reason) for document in documents])
 
 
-def update(store: Store, documents: Sequence[Document]) -> WriteReport:
-    """Merge fields into documents, objects into objects; a missing document is a failure."""
+def update(
+    store: Store, documents: Sequence[Document], sketched: SketchedFields | None = None
+) -> WriteReport:
+    """Merge fields into documents, objects into objects; a missing document is a failure.
+
+    sketched: the fields of tokens and marks, if documents whose digest stays keep their marks.
+    """
     fields: Fields = {}
     for document in documents:
         fields[document.id] = merged(fields.get(document.id, {}), document.source)
-    stored = store.hold(list(fields), [], to_change=True)
+    paths = [] if sketched is None else sketched.digest_paths
+    stored = store.hold(list(fields), paths, to_change=True)
     absent = "there is no such document"
 
     def decide(documents: Sequence[StoredDocument]) -> list[Decision]:
-        return [Change(document, fields[document.id]) for document in documents]
+        changes = [Change(document, fields[document.id]) for document in documents]
+        if sketched is None:
+            return [*changes]
+        return [_with_former_marks(change, sketched) for change in changes]
 
-    failures = change_documents(store, stored, decide, [], absent).failures
+    failures = change_documents(store, stored, decide, paths, absent).failures
     ids = {document.id for document in stored}
     failures += [Failure(id, absent) for id in fields if id not in ids]
     failed = {failure.id for failure in failures}
     updated = sum(document.id not in failed for document in documents)
     return WriteReport(updated=updated, failures=failures)
+
+
+def _with_former_marks(change: Change, sketched: SketchedFields) -> Change:
+    """Return a change without its marks if they replace those of the same text."""
+    fields = change.fields or {}
+    marks, digest = tokens_in(fields, sketched.marks_field), sketched.digest_in(fields)
+    is_same = digest is not None and digest == sketched.digest_in(change.stored.source)
+    if not is_same or not marks.keys() >= {*MARKS}:
+        return change
+    tokens = {name: value for name, value in marks.items() if name not in MARKS}
+    return replace(change, fields={**fields, sketched.marks_field: tokens})
 
 
 def delete(store: Store, ids: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from esdedup.models import Change, Document
 from esdedup.stores import ClusterStore, Store
 from esdedup.stores.elastic import indices
 from tests.helpers.commands import call, esdedup_command, run_command, write_lines
-from tests.helpers.places import OpenStore, plain
+from tests.helpers.places import OpenStore, local, plain
 from tests.helpers.wrapped import wrapped
 
 SENTENCE = "the council met on monday and voted for a new bridge over the river near town"
@@ -99,6 +99,31 @@ def test_tokens_that_are_missing_or_old_are_written(index: esdedup.Index, store:
     assert after["a"][1]["digest"] == before["a"][1]["digest"]
     assert after["b"][1] == before["b"][1]
     assert {match.id for match in index.similar(id="a").matches} == {"b"}
+
+
+@pytest.mark.on_every_server
+def test_updates_of_the_same_text_keep_marks(index: esdedup.Index, store: Store) -> None:
+    index.add([*DOCUMENTS, {"id": "e", "text": SENTENCE}], on_duplicate="mark")
+    before = held(store)
+    assert before["b"][1]["original"] == "a"
+    texts = [{"id": each["id"], "text": each["text"].upper(), "n": 9} for each in DOCUMENTS]
+    assert index.update(texts) == 4
+    after = held(store)
+    assert [ours for _, ours in after.values()] == [ours for _, ours in before.values()]
+    assert [one.source["n"] for one in store.get(list("abcd"))] == [9] * 4
+    index.update([{"id": "b", "text": "sunshine"}, {"id": "a", "text": None}])
+    found = {id: ours for id, (_, ours) in held(store).items()}
+    assert (found["b"]["group"], found["b"].get("original")) == ("b", None)
+    assert (found["a"]["group"], found["a"].get("digest")) == ("a", None)
+
+
+@local
+def test_a_group_of_any_number(index: esdedup.Index) -> None:
+    """Users may write what they like there: a table of marks holds less than JSON."""
+    index.add(DOCUMENTS)
+    assert index.update([{"id": "a", "esdedup": {"group": 2**63}}]) == 1
+    assert index.get("a").source["n"] == 1
+    assert index.statistics().documents == 4
 
 
 @pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)

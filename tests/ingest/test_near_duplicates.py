@@ -420,6 +420,33 @@ def test_a_digest_of_a_text_that_others_changed_is_not_believed(
     assert (report.created, report.exact) == (1, 0)
 
 
+@pytest.mark.parametrize(("action", "stays"), [("skip", 2), ("fail", 2), ("mark", 1)])
+def test_a_record_that_is_left_out_replaces_none(folder: Path, action: str, stays: int) -> None:
+    texts = [("1", words(1)), ("2", words(2)), ("2", words(1))]
+    write_lines(folder / "a.jsonl", [{"id": id, "text": text} for id, text in texts])
+    ran = run_command("index", "a.jsonl", "--on-duplicate", action)
+    unless = ", unless it was left out as a near-duplicate" if action != "mark" else ""
+    replaced = f"1 record has the id of an earlier record, and replaced it{unless}: first '2'"
+    assert replaced in ran.err
+    with open_index(folder / "esdedup.db") as index:
+        assert index.get("2").source["text"] == words(stays)
+
+
+def test_a_sketch_of_another_field_is_refused_before_there_is_an_index(folder: Path) -> None:
+    write_lines(folder / "a.jsonl", [{"id": 1, "text": words(1), "h": "0123456789abcdef"}])
+    command = ["index", "a.jsonl", "--bits", "h:64", "--text-field", "text"]
+    options = ["--on-duplicate", "skip", "--sketch", "h"]
+    expected = "sketch 'h' is not of the text: --on-duplicate compares by minhash or simhash only"
+    ran = run_command(*command, *options, status=2)
+    assert expected in ran.err
+    assert not (folder / "esdedup.db").exists()
+    run_command(*command, status=0)
+    assert expected in run_command(*command, *options, status=2).err
+    policy = DuplicatePolicy("skip", sketch="h")
+    with esdedup.open("esdedup.db") as index, pytest.raises(esdedup.UsageError, match="is not of"):
+        index.add([{"text": words(1), "h": "0123456789abcdef"}], on_duplicate=policy)
+
+
 def test_an_index_without_the_sketch_is_told_before_anything_is_written(place: Place) -> None:
     with esdedup.open(
         place.target, place.index, scheme=esdedup.Scheme([esdedup.SimHash()])

@@ -88,6 +88,7 @@ def index_command(
         names = text_field or planned.text_fields
         chunks = plan.chunks(files, names, progress.advance, column)
         if policy.action != "keep":
+            policy.check_sketch(planned)
             check_limits(scheme or planned.full_scheme, policy.limits)
         message(*admin.check_writable(opened, stored, routing_field))
         # Before the index has documents of this run.
@@ -139,7 +140,12 @@ def index_command(
     has_fields = any((plan.format or format_of(file)) not in ("text", "file") for file in files)
     is_shown = has_fields and plan.id_field != PATH
     blank = report.without_words if used.sketches[0].reads_values else 0
-    warn_of_records(ids, report.without_words - blank, places.count if is_shown else 0)
+    warn_of_records(
+        ids,
+        report.without_words - blank,
+        places.count if is_shown else 0,
+        leaves_out=policy.action in ("skip", "fail"),
+    )
     if blank:
         have = count(blank, "document has", "documents have")
         message(f"{have} a blank fingerprint, as plain images have: similar to none")

@@ -34,6 +34,8 @@ from esdedup.text.characters import is_unicode
 Mark = str | int | float | None
 """The value of a mark, as SQLite stores it."""
 
+_MOST = 1 << 63
+"""Integers of a table are less."""
 NO_MARKS: tuple[Mark, ...] = (None,) * len(MARKS)
 
 
@@ -289,4 +291,5 @@ def _marked(row: Row, change: Change) -> Row | None:
 def _is_mark(name: str, value: object) -> bool:
     """Return whether a value belongs in the table of groups. Null removes a mark."""
     is_none = value is None or value is REMOVED
-    return name in MARKS and (is_none or type(value) in (str, int, float))
+    is_large = type(value) is int and not -_MOST <= value < _MOST
+    return name in MARKS and (is_none or type(value) in (str, int, float)) and not is_large
