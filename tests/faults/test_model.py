@@ -158,7 +158,9 @@ class Sequence:
             fields["text"] = self.random.choice([*self.texts, None])
         self.done.append(f"update {fields}")
         self.index.update([fields])
-        if "text" in fields:
+        former, text = self.docs[id]["source"].get("text"), fields.get("text")
+        is_same = None not in (former, text) and normalise(former or "") == normalise(text or "")
+        if "text" in fields and not is_same:
             self.docs[id]["marks"] = {"group": id}
         self.docs[id]["source"] = {**self.docs[id]["source"], **fields}
 

@@ -386,11 +386,12 @@ LEADERS: dict[str, tuple[Texts, str, Texts, dict[str, str]]] = {
         {"a": "other", "b": "a", "c": "a", "d": "d", "e": "other"},
     ),
     "gets the text of its follower": ({"a": OLD, "b": NEAR}, "", {"a": NEAR}, {"a": "a"}),
+    # Its copy that comes again keeps its mark, and no other one follows what is hidden.
     "is deleted": (
         {"a": OLD, "b": NEAR},
         "a",
         {"b": NEAR, "c": family(102, 2), "d": NEAR},
-        {"b": "a", "c": "c", "d": "a"},
+        {"b": "a", "c": "c", "d": "c"},
     ),
 }
 
