@@ -71,6 +71,12 @@ class Store(Protocol):
         StoreError if the index is not `stored` any more, UsageError while its scheme is changed.
         """
 
+    def why_not_new(self) -> str | None:
+        """Return why the index can't be loaded as a new one; None if it can.
+
+        It has documents, with tokens or without, or the name stands for other indices.
+        """
+
     def loading(self, fast: bool) -> AbstractContextManager[None]:
         """Return a context in which many documents are written.
 

@@ -10,8 +10,9 @@ import esdedup
 from esdedup.models import Change, Document
 from esdedup.stores import ClusterStore, Store
 from esdedup.stores.elastic import indices
-from tests.helpers.commands import call, esdedup_command, run_command, write_lines
+from tests.helpers.commands import call, esdedup_command, fill, run_command, write_lines
 from tests.helpers.places import OpenStore, local, plain
+from tests.helpers.surroundings import killed_at
 from tests.helpers.wrapped import wrapped
 
 SENTENCE = "the council met on monday and voted for a new bridge over the river near town"
@@ -192,3 +193,37 @@ def test_a_fast_load_restores_refreshes_and_replicas(url: str, name: str) -> Non
         assert now() == ("2", "7s", ["esdedup"])
     finally:
         call(url, "DELETE", f"/_index_template/{name}")
+
+
+def test_a_fast_load_of_an_index_that_is_in_use_changes_nothing(url: str, name: str) -> None:
+    """Also one without tokens, which an alias stands for."""
+    alias, empty = f"{name}-alias", f"{name}-empty"
+    for index in (name, empty):
+        settings = {"number_of_replicas": 0, "refresh_interval": "7s"}
+        aliases = {alias: {}} if index == empty else {}
+        call(url, "PUT", f"/{index}", {"settings": settings, "aliases": aliases})
+    fill(url, name, {"of others": {"text": SENTENCE}})
+
+    def state() -> list[Any]:
+        paths = ("_mapping", "_settings", "_search")
+        answers = [call(url, "GET", f"/{name},{empty}/{path}") for path in paths]
+        return [*answers[:2], answers[2]["hits"]["hits"]]
+
+    before = state()
+    write_lines(Path("f.jsonl"), DOCUMENTS)
+    for place, reason in ((name, "has documents"), (alias, f"is a name of {empty}")):
+        refused = esdedup_command(url, "index", "f.jsonl", "-i", place, "--fast-load", status=2)
+        assert f"--fast-load requires a new index, and '{place}' {reason}" in refused.err
+    assert state() == before
+    esdedup_command(url, "index", "f.jsonl", "-i", empty, "--fast-load", status=0)
+
+
+def test_a_fast_load_that_was_interrupted_goes_on_without_the_option() -> None:
+    write_lines(Path("f.jsonl"), DOCUMENTS)
+    command = ["index", "f.jsonl", "--fast-load"]
+    ended = run_command(*command, surroundings=killed_at("Indexing"), status=130)
+    assert "Run the same command again to resume without --fast-load" in ended.err
+    refused = run_command(*command, status=2)
+    assert "--fast-load requires a new index, and 'documents' has documents" in refused.err
+    (report,) = run_command(*command[:-1], "--json", status=0).json
+    assert report["unchanged"] == len(DOCUMENTS)

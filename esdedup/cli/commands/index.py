@@ -91,6 +91,9 @@ def index_command(
             policy.check_sketch(planned)
             check_limits(scheme or planned.full_scheme, policy.limits)
         message(*admin.check_writable(opened, stored, routing_field))
+        # Other clients may search an index that has no tokens.
+        if fast_load and (reason := opened.store.why_not_new()):
+            raise UsageError(f"--fast-load requires a new index, and {reason}")
         # Before the index has documents of this run.
         places = admin.Places(opened.store, plan.id_field == PATH)
         if added_fields := opened.create():
@@ -100,8 +103,6 @@ def index_command(
                 f" shows. To add tokens to the documents that it had, run esdedup backfill --index"
                 f" {target.index}"
             )
-        if fast_load and stored is not None and opened.store.statistics(stored).documents:
-            raise UsageError(f"--fast-load requires a new index, and {target.index} has documents")
 
         def on_batch(report: IngestReport) -> None:
             nonlocal last
@@ -115,7 +116,8 @@ def index_command(
                 lambda: (
                     f"{last.read} records, {last.created} created, {last.updated} updated,"
                     f" {last.unchanged} unchanged, {last.not_indexed} failed"
-                )
+                ),
+                " without --fast-load" if fast_load else "",
             ),
         ):
             settings = admin.IngestSettings(

@@ -207,6 +207,15 @@ class ClusterStore:
                 stored.require(meta, self.where)
         replace_meta(self.cluster, named, states, stored, meta)
 
+    def why_not_new(self) -> str | None:
+        mappings = self._mappings()
+        if mappings is None:
+            return None
+        if self.index not in mappings:
+            return f"{self.index!r} is a name of {', '.join(sorted(mappings))}"
+        self.cluster.show(self._path)
+        return f"{self.index!r} has documents" if self.cluster.count(self._path) else None
+
     @contextlib.contextmanager
     def loading(self, fast: bool) -> Iterator[None]:
         if not fast:

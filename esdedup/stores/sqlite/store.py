@@ -152,6 +152,12 @@ class LocalStore:
             row = json.dumps(meta.to_json()), self.index
             tables.db.execute("UPDATE esdedup_indices SET meta = ? WHERE name = ?", row)
 
+    def why_not_new(self) -> str | None:
+        meta = self.meta()
+        if meta is None or not self.statistics(meta).documents:
+            return None
+        return f"{self.index!r} has documents"
+
     def loading(self, fast: bool) -> AbstractContextManager[None]:
         return nullcontext()
 
