@@ -194,14 +194,14 @@ def _end_without_parent(sentinel: int) -> None:
 
 
 def _route(request: http.Request) -> tuple[_Kind, str | None]:
-    """Return the kind of a request, and the index that its path names."""
+    """Return the kind of a request, and the index that it names."""
     if request.path.startswith(_OWN):
         return "own", None
     if request.method in ("POST", "PUT"):
         steps = [unquote(step) for step in request.path.decode("latin-1").split("/") if step]
         match steps:
             case ["_bulk"]:
-                return "bulk", None
+                return "bulk", request.parameter("index")
             case [index, "_bulk"]:
                 return "bulk", index
             case [index, "_doc"] | [index, "_doc", _] | [index, "_create", _]:

@@ -5,6 +5,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple, Self
+from urllib.parse import parse_qs
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -89,6 +90,13 @@ class Request:
     def header(self, name: bytes) -> str:
         """Return the value of a header in lower case, or an empty string."""
         return b", ".join(v for n, v in self.headers if n == name).decode("latin-1").lower()
+
+    def parameter(self, name: str) -> str | None:
+        """Return the last value of a parameter, as the servers read it, or None."""
+        # They separate parameters by semicolons too.
+        query = self.target.partition(b"?")[2].partition(b"#")[0].replace(b";", b"&")
+        values = parse_qs(query.decode("latin-1"), keep_blank_values=True).get(name)
+        return values[-1] if values else None
 
     @property
     def accepted(self) -> bool:

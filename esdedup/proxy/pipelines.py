@@ -5,8 +5,8 @@ already, and its documents are then found by the text that was sent.
 """
 
 import logging
-from urllib.parse import parse_qs
 
+from esdedup.proxy.http import Request
 from esdedup.proxy.splice import SentSource
 
 NO_PIPELINE = "_none"
@@ -17,10 +17,9 @@ _MOST_WARNINGS = 100
 log = logging.getLogger(__name__)
 
 
-def pipeline_of(target: bytes) -> str | None:
+def pipeline_of(request: Request) -> str | None:
     """Return the pipeline that the query string of a request names, or None."""
-    values = parse_qs(target.partition(b"?")[2].decode("latin-1")).get("pipeline", ())
-    return _named(values[-1]) if values else None
+    return _named(request.parameter("pipeline"))
 
 
 def warn_of_pipeline(pipeline: str | None, setting: str, where: str) -> None:
@@ -63,5 +62,5 @@ class Pipelines:
         return True
 
 
-def _named(pipeline: str) -> str | None:
+def _named(pipeline: str | None) -> str | None:
     return None if pipeline in ("", NO_PIPELINE) else pipeline

@@ -204,7 +204,7 @@ class Rewriter:
         call: runs the work between the look-ups, in this thread or in another one.
         """
         outcomes: Counter[str] = Counter()
-        long_sources, pipeline = LongSources(), pipeline_of(request.target)
+        long_sources, pipeline = LongSources(), pipeline_of(request)
         look_ups: dict[str | None, LookUp] = {}
         while True:
             async with turn:

@@ -231,6 +231,20 @@ def test_an_action_that_is_not_strict_json_is_refused(indices: Indices) -> None:
 
 
 @pytest.mark.on_every_server
+@pytest.mark.parametrize("query", ["index={}", "index=other;%69ndex={}", "refresh&index={}"])
+def test_an_index_in_the_query_string_is_that_of_actions_without_one(
+    indices: Indices, query: str
+) -> None:
+    url = f"{indices.setup.proxy.url}/_bulk?{query.format(indices.proxied)}"
+    document = json.dumps({"text": TEXT, FIELD: FORGED}).encode()
+    answer = post(url, b'{"index":{"_id":"query"}}\n' + document + b"\n")
+    assert [(item["_index"], item["status"] // 100) for item in items(answer)] == [
+        (indices.proxied, 2)
+    ]
+    assert_not_forged(source(indices.setup.direct, indices.proxied, "query"))
+
+
+@pytest.mark.on_every_server
 def test_an_update_without_the_text_keeps_tokens_and_marks(indices: Indices) -> None:
     setup, name = indices.setup, indices.proxied
     HTTP.put(f"{setup.proxy.url}/{name}/_doc/kept", json={"text": TEXT}).raise_for_status()
