@@ -24,9 +24,8 @@ from esdedup.stores.elastic.bodies import Query, SourceFilter
 from esdedup.stores.elastic.errors import PointInTimeLost
 from esdedup.stores.elastic.indices import (
     Named,
-    alias_filters,
     attached,
-    filter_of,
+    filters_of,
     mappings_of,
     path_of,
     whole_source,
@@ -90,7 +89,7 @@ class BackfillPlan:
     stale: renew tokens too.
     waiting: number of documents.
     beside: describes the tokens that they have already.
-    filters: of an alias, by index or data stream: no document outside of them is filled.
+    filters: of an alias, by index: no document outside of them is filled.
     """
 
     named: Named
@@ -105,7 +104,7 @@ class BackfillPlan:
 
     def query_in(self, index: str) -> Query:
         """Return the query for the documents of an index."""
-        return bounded(self.query, filter_of(self.filters, index))
+        return bounded(self.query, self.filters.get(index))
 
 
 def plan_backfill(
@@ -144,7 +143,7 @@ def plan_backfill(
         left_out = tuple(obstacle for state in indices for obstacle in hindrances(state, meta))
         hindered = {obstacle.index for obstacle in left_out}
         names = tuple(state.name for state in indices if state.name not in hindered)
-        filters = alias_filters(cluster, name) if named.kind == "alias" else {}
+        filters = filters_of(cluster, named)
         plan = BackfillPlan(named, meta, names, left_out, query, stale, 0, beside, filters)
         waiting = sum(cluster.count(path_of(index), plan.query_in(index)) for index in names)
         return replace(plan, waiting=waiting)

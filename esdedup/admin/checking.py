@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from esdedup.admin.obstacles import Obstacle, obstacles, searchable_text
@@ -20,8 +20,7 @@ from esdedup.stores.elastic.errors import PageTooLarge
 from esdedup.stores.elastic.indices import (
     IndexState,
     Named,
-    alias_filters,
-    filter_of,
+    filters_of,
     path_of,
     resolve,
     source_limits,
@@ -148,14 +147,14 @@ def check(
     with connected(target) as cluster:
         named = resolve(cluster, name)
         indices = states(cluster, named)
+        named = replace(named, indices=tuple(state.name for state in indices))
         metas = [meta for state in indices if (meta := meta_of(state.mapping)) is not None]
         following, advice = None, None
         if named.kind == "data stream" and metas:
             following = next_has_fields(cluster, named, metas[-1])
             if following is False:
                 advice = advice_on_next(cluster, named, metas[-1])
-        filters = alias_filters(cluster, name) if named.kind == "alias" else {}
-        scan = _Scan(cluster, on_scan, page_size, filters)
+        scan = _Scan(cluster, on_scan, page_size, filters_of(cluster, named))
         checks = tuple(_check(scan, named, state, stale) for state in indices)
         repeated = _repeated(scan, indices) if stale else RepeatedIds()
     return Check(named, checks, following, advice, repeated)
@@ -168,7 +167,7 @@ class _Scan:
     cluster: their servers.
     on_scan: called with the number of documents of each page.
     page_size: documents to read at once.
-    filters: of an alias, by index or data stream: no document outside of them is read.
+    filters: of an alias, by index: no document outside of them is read.
     """
 
     cluster: Cluster
@@ -178,7 +177,7 @@ class _Scan:
 
     def query_in(self, index: str, query: Query) -> Query:
         """Return a query for the documents of an index that are behind the name."""
-        return bounded(query, filter_of(self.filters, index))
+        return bounded(query, self.filters.get(index))
 
     def pages(
         self, index: str, query: Query, fields: Sequence[SketchedFields]

@@ -23,7 +23,7 @@ from esdedup.stores import Cluster, Target, connected
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.elastic.component_templates import replace_meta
-from esdedup.stores.elastic.indices import IndexState, alias_filters, attached, path_of
+from esdedup.stores.elastic.indices import IndexState, attached, has_filter, path_of
 from esdedup.stores.elastic.queries import sketched
 from esdedup.stores.fields import quoted
 from esdedup.stores.mapping import IndexMeta, TextFields, index_mapping, meta_of, names_of
@@ -114,7 +114,7 @@ def plan_switch(
     an index have one scheme; IndexNotFound without an index or its tokens.
     """
     named, indices, meta = attached(cluster, name)
-    if named.kind == "alias" and alias_filters(cluster, name):
+    if named.kind == "alias" and has_filter(cluster, name):
         raise UsageError(
             f"{name!r} is an alias with a filter, and a scheme is that of all documents: name"
             f" {' or '.join(named.indices)}"

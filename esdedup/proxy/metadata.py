@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
@@ -35,6 +36,7 @@ _ASKED = (
     b",*.settings.index.uuid,*.settings.index.default_pipeline,*.settings.index.final_pipeline"
     b",*.data_stream"
 )
+_STREAM = b"/_data_stream/"
 _WRITE_STREAM = b"?filter_path=*.aliases.*.is_write_index"
 _UUIDS = b"/_settings/index.uuid?filter_path=*.settings.index.uuid"
 _TEMPLATE = b"/_index_template/_simulate_index/"
@@ -121,7 +123,12 @@ class Schemes:
         if answer.status != 200:
             return LookUp(None, "no_scheme")
         write_stream = await self._write_stream(index, answer.body, identity)
-        look_up, uuids = _parsed(index, answer.body, write_stream)
+        last_index = None
+        if write_stream is not None:
+            last_index = await self._last_index(write_stream, answer.body, identity)
+            if isinstance(last_index, LookUp):
+                return last_index
+        look_up, uuids = _parsed(index, answer.body, last_index)
         if len(uuids) > 1:
             until = time.monotonic() + _SECONDS
             self._remembered[key] = _SeveralIndices(look_up, uuids, until)
@@ -148,6 +155,26 @@ class Schemes:
             return None
         write_streams = streams.intersection(_marked_to_write(index, _read(answer)))
         return next(iter(write_streams), None)
+
+    async def _last_index(self, stream: str, body: bytes, identity: Headers) -> str | LookUp:
+        """Return the index that a data stream writes to, or what is found without it.
+
+        body: the answer to `_ASKED`, whose indices are in no order.
+        """
+        last_index = _last_by_name(stream, body)
+        if last_index is not None:
+            return last_index
+        answer = await self._ask("GET", _STREAM + quote(stream, safe="").encode(), identity)
+        if answer.status == 200:
+            with suppress(LookupError, TypeError):
+                return str(_read(answer)["data_streams"][0]["indices"][-1]["index_name"])
+        log.warning(
+            "the answer %d does not say which index of the data stream %r is written to: its"
+            " documents have no tokens",
+            answer.status,
+            stream,
+        )
+        return LookUp(None, "no_right" if answer.status == 403 else "failed")
 
     async def _made_by_template(self, index: str, path: bytes, identity: Headers) -> LookUp | None:
         """Return the meta of an index that the first document creates, None if it exists by now."""
@@ -200,14 +227,33 @@ def _streams(body: bytes) -> frozenset[str]:
 
 
 @functools.lru_cache(64)
-def _parsed(index: str, body: bytes, write_stream: str | None) -> tuple[LookUp, Uuids]:
+def _last_by_name(stream: str, body: bytes) -> str | None:
+    """Return the index of a data stream that it writes to; None if the names do not show it.
+
+    body: the answer to `_ASKED`.
+    """
+    indices = {
+        index: described
+        for index, described in json.loads(body).items()
+        if described.get("data_stream") == stream
+    }
+    if len(indices) == 1 or not any(described.get("mappings") for described in indices.values()):
+        return next(iter(indices), None)  # If none has our fields, the last one has none either.
+    generations = {index: _GENERATION.search(index) for index in indices}
+    numbers = {index: int(match[1]) for index, match in generations.items() if match is not None}
+    # One that was indexed again, or given to the stream, has any name.
+    return max(numbers, key=numbers.__getitem__) if len(numbers) == len(indices) else None
+
+
+@functools.lru_cache(64)
+def _parsed(index: str, body: bytes, last_index: str | None) -> tuple[LookUp, Uuids]:
     """Return the meta of the index that takes the documents.
 
-    body: the answer to `_ASKED`. write_stream: the data stream that takes them, if one does.
+    body: the answer to `_ASKED`. last_index: that of the data stream that takes them, if one does.
     """
     try:
         indices = json.loads(body)
-        write_index = _write_index(index, indices, write_stream)
+        write_index = last_index or _write_index(index, indices)
         meta = None if write_index is None else meta_of(indices[write_index].get("mappings", {}))
         if meta is not None and not all(sketched.scheme.by_server for sketched in meta.sketched):
             settings = indices[write_index].get("settings", {}).get("index", {})
@@ -237,29 +283,15 @@ def _uuids(indices: Body) -> Uuids:
     }
 
 
-def _write_index(name: str, indices: Body, write_stream: str | None) -> str | None:
+def _write_index(name: str, indices: Body) -> str | None:
     """Return the index that takes the documents of a name.
 
     indices: behind the name, as the answer to a request of `_ASKED` describes them.
-    write_stream: the data stream that takes the documents, if one does.
     """
     if len(indices) <= 1:
         return next(iter(indices), None)
-    if write_stream is not None:
-        return _last_index(write_stream, indices)
     write_indices = _marked_to_write(name, indices)
     return write_indices[0] if len(write_indices) == 1 else None
-
-
-def _last_index(stream: str, indices: Body) -> str | None:
-    """Return the index of a data stream that it writes to; None if a name has no generation."""
-    generations = {
-        index: _GENERATION.search(index)
-        for index, described in indices.items()
-        if described.get("data_stream") == stream
-    }
-    numbers = {index: int(match[1]) for index, match in generations.items() if match is not None}
-    return max(numbers, key=numbers.__getitem__) if len(numbers) == len(generations) else None
 
 
 def _marked_to_write(name: str, described: Body) -> list[str]:

@@ -7,6 +7,7 @@ import pytest
 import esdedup
 from esdedup.exceptions import RecordError
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, read_lines
+from tests.helpers.http import HTTP
 from tests.helpers.indices import attach_index
 
 TEXT = "the council met on monday and voted for a new bridge over the river near town"
@@ -107,3 +108,43 @@ def test_an_alias_of_data_streams_bounds_each_of_them(elasticsearch_url: str, na
         assert [one.document.id for one in index.store.hold([f"{write_index}/b1"])] == []
         (held,) = index.store.hold(["b1"])
         assert str(held.index).startswith(f".ds-{streams[1]}-2")
+
+
+def test_an_index_of_any_name_in_a_data_stream_is_bounded(
+    elasticsearch_url: str, name: str
+) -> None:
+    """As after an upgrade that indexes a data stream again (`.migrated-ds-NAME-000001`)."""
+    url, alias, stream, moved = elasticsearch_url, f"{name}-alias", f"{name}-s", f"{name}-moved"
+    if not HTTP.get(f"{url}/_data_stream").is_success:
+        return  # Elasticsearch's jars have data streams, but no request that changes one.
+    times = {"@timestamp": {"type": "date"}}
+    properties = {"tenant": {"type": "keyword"}, "text": {"type": "text"}, **times}
+    inside = {"settings": {"number_of_replicas": 0}, "mappings": {"properties": properties}}
+    template = {"index_patterns": [stream], "priority": 413, "data_stream": {}}
+    call(url, "PUT", f"/_index_template/{name}", {**template, "template": inside})
+    call(url, "PUT", f"/{moved}", inside)
+    stamp = {"@timestamp": "2026-11-29", "text": TEXT}
+    for index in (stream, moved):
+        fill(url, index, {id: {"tenant": id[0], **stamp} for id in ("a1", "b1")}, "create")
+    added = {"add_backing_index": {"data_stream": stream, "index": moved}}
+    call(url, "POST", "/_data_stream/_modify", {"actions": [added]})
+    aliased = {"index": stream, "alias": alias, "filter": {"term": {"tenant": "a"}}}
+    call(url, "POST", "/_aliases", {"actions": [{"add": aliased}]})
+    try:
+        esdedup_command(url, "attach", "-i", alias, "--text-field", "text", status=0)
+        (report,) = esdedup_command(url, "backfill", "-i", alias, status=0).json
+        assert report["written"] == 2
+        assert "esdedup" not in all_documents(url, moved)["b1"]
+        checked = esdedup_command(url, "check", "-i", alias)
+        assert [line["documents"] for line in checked.json] == [1, 1]
+    finally:
+        call(url, "DELETE", f"/_data_stream/{stream}")
+        call(url, "DELETE", f"/_index_template/{name}")
+
+
+def test_a_closed_index_behind_an_alias_with_a_filter_is_named(url: str, name: str) -> None:
+    first, _ = make_tenants(url, name)
+    attach_index(url, first, "--text-field", "text")
+    call(url, "POST", f"/{name}/_close")
+    (checked,) = esdedup_command(url, "check", "-i", first, status=1).json
+    assert [obstacle["name"] for obstacle in checked["obstacles"]] == ["closed index"]

@@ -99,6 +99,22 @@ def test_a_new_data_stream_has_all_tokens(setup: Setup, base: str) -> None:
     assert counts(direct, f"{base}-stream") == (30, 10)
 
 
+def test_a_data_stream_has_all_tokens_beside_an_index_of_any_name(setup: Setup, base: str) -> None:
+    """As after an upgrade that indexes it again (`.migrated-ds-NAME-000001`)."""
+    direct, proxy = setup.direct, setup.proxy.url
+    if setup.product == "opensearch" or not HTTP.get(f"{direct}/_data_stream").is_success:
+        return  # No request gives a data stream another index.
+    stream, moved = f"{base}-stream", f"moved-{base}"
+    template(direct, base, data_stream={})
+    assert {*bulk(proxy, stream, 5)} == {201}
+    times = {"properties": {"@timestamp": {"type": "date"}}}
+    HTTP.put(f"{direct}/{moved}", json={"mappings": times}).raise_for_status()
+    actions = [{"add_backing_index": {"data_stream": stream, "index": moved}}]
+    HTTP.post(f"{proxy}/_data_stream/_modify", json={"actions": actions}).raise_for_status()
+    assert {*bulk(proxy, stream, 5)} == {201}
+    assert counts(direct, stream) == (10, 10)
+
+
 def test_an_alias_of_data_streams_has_the_tokens_of_the_stream_that_it_writes_to(
     setup: Setup, base: str
 ) -> None:

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Literal
@@ -31,8 +31,6 @@ _CLOSED_SECONDS = 3_600.0
 """Time after which an index with that note is taken for one that another client closed."""
 _NEEDS_DOC_VALUES = "Unable to derive source"
 """A part of the reason why OpenSearch refuses fields of ours without doc values."""
-_OF_STREAM = r"\.ds-{}-(\d{{4}}\.\d\d\.\d\d-)?\d+$"
-"""The end of the names of a data stream's indices."""
 _NO_NAME = re.compile(r'[*,?"<>| \\/#:\ud800-\udfff]')
 
 
@@ -135,16 +133,43 @@ def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], Inde
     if meta is None:
         raise IndexNotFound(f"{name!r} has no esdedup field: run `esdedup attach -i {name}`")
     require_attached(mappings, name)
-    return named, indices, meta
+    return replace(named, indices=tuple(mappings)), indices, meta
 
 
-def alias_filters(cluster: Cluster, name: str) -> dict[str, Query]:
-    """Return the filters of an alias, by index or data stream; {} for another name.
+def has_filter(cluster: Cluster, name: str) -> bool:
+    """Return whether a name is an alias with a filter.
 
-    They bound each command that reads documents by the name.
+    A filter bounds each command that reads documents by the name.
     """
-    filters = {place: alias.get("filter") for place, alias in _alias(cluster, name).items()}
-    return {index: query for index, query in filters.items() if query is not None}
+    return any(alias.get("filter") is not None for alias in _alias(cluster, name).values())
+
+
+def filters_of(cluster: Cluster, named: Named) -> dict[str, Query]:
+    """Return the filters of an alias, by index; {} for another name.
+
+    Raises StoreError if it is not known which filter bounds an index.
+    """
+    if named.kind != "alias":
+        return {}
+    aliases = _alias(cluster, named.name)
+    if aliases and all(alias.get("filter") is None for alias in aliases.values()):
+        return {}
+    streams = dict[str, str]()
+    if not aliases.keys() >= set(named.indices):
+        # The name of an index need not show its data stream, such as after a migration.
+        params = {"filter_path": "*.data_stream"}
+        _, answer = cluster.ask("GET", path_of(named.name), params=params)
+        streams = {index: described["data_stream"] for index, described in answer.items()}
+    filters = dict[str, Query]()
+    for index in named.indices:
+        alias = aliases.get(index, aliases.get(streams.get(index, "")))
+        if alias is None:
+            raise StoreError(
+                f"the filter of the alias {named.name!r} for {index!r} is not known: try again"
+            )
+        if (query := alias.get("filter")) is not None:
+            filters[index] = query
+    return filters
 
 
 def _alias(cluster: Cluster, name: str) -> dict[str, Body]:
@@ -172,14 +197,6 @@ def write_index(cluster: Cluster, name: str) -> str | None:
             # An alias can have data streams.
             return written if written in named.indices else write_index(cluster, written)
     return None
-
-
-def filter_of(filters: Mapping[str, Query], index: str) -> Query | None:
-    """Return the filter of an index among those of an alias, or of its data stream."""
-    by_stream = (
-        filters[name] for name in filters if re.search(_OF_STREAM.format(re.escape(name)), index)
-    )
-    return filters.get(index) or next(by_stream, None)
 
 
 def _all_of(names: str | list[str]) -> tuple[str, ...]:
@@ -210,10 +227,16 @@ def mappings_of(cluster: Cluster, name: str) -> dict[str, IndexMapping]:
 
 
 def states(cluster: Cluster, named: Named) -> list[IndexState]:
-    """Return the state of each index behind a name, in the same order."""
+    """Return the state of each index behind a name, in the same order.
+
+    One that is deleted meanwhile, as by a lifecycle, is left out. Raises IndexNotFound if all are.
+    """
     mappings, params = mappings_of(cluster, named.name), {"flat_settings": "true"}
     _, settings = cluster.ask("GET", f"{path_of(named.name)}/_settings", params=params)
-    return [IndexState(name, mappings[name], settings[name]["settings"]) for name in named.indices]
+    left = [name for name in named.indices if name in mappings and name in settings]
+    if named.indices and not left:
+        raise IndexNotFound(f"the indices of {named.name!r} were deleted meanwhile: try again")
+    return [IndexState(name, mappings[name], settings[name]["settings"]) for name in left]
 
 
 def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, IndexMapping]) -> SourceFilter:

@@ -793,7 +793,7 @@ class ClusterStore:
         mappings = self._mappings()
         if not mappings or self.index in mappings:
             return False
-        return bool(indices.alias_filters(self.cluster, self.index))
+        return indices.has_filter(self.cluster, self.index)
 
     def _has_external_versions(self) -> bool:
         metas = map(meta_of, (self._mappings() or {}).values())

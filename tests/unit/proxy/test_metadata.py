@@ -2,9 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,9 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta, index_mapping
 
 NAMES = ("a", "a-b", "b", "logs")
+OF_STREAM = ".ds-{}-2026.11.29-{:06}"
+OF_ANY = (OF_STREAM, ".migrated-ds-{}-2026.11.29-{:06}", "{}-{:06}", "copy-of-{}-{}")
+"""Names of indices that a data stream can have: those that it made, and those it was given."""
 Rollovers = Mapping[str, int]
 """The number of indices of each data stream."""
 
@@ -28,10 +32,19 @@ class Elasticsearch:
     """Answers about an alias of data streams as Elasticsearch does.
 
     streams: behind the alias. write_stream: the one that it writes to, or None.
+    names: of the indices of each, in turn.
+    status: of the answer about a data stream.
     """
 
-    def __init__(self, streams: Rollovers, write_stream: str | None) -> None:
+    def __init__(
+        self,
+        streams: Rollovers,
+        write_stream: str | None,
+        names: Sequence[str] = (OF_STREAM,),
+        status: int = 200,
+    ) -> None:
         self.streams, self.write_stream = streams, write_stream
+        self.names, self.status = names, status
 
     async def ask(self, method: str, target: bytes, headers: Headers) -> ProxyAnswer:
         path, _, _ = target.partition(b"?")
@@ -39,11 +52,20 @@ class Elasticsearch:
             return answer(200, self.indices())
         if path == b"/_alias/alias":
             return answer(200, self.aliases())
+        if path.startswith(b"/_data_stream/"):
+            assert path.endswith(f"/{self.write_stream}".encode())
+            last = self.streams[str(self.write_stream)]
+            behind = [self.index(str(self.write_stream), each) for each in range(1, last + 1)]
+            described = {"indices": [{"index_name": index} for index in behind]}
+            return answer(self.status, {"data_streams": [described]} if self.status == 200 else {})
         return answer(404, {"error": "alias [alias] missing", "status": 404})
+
+    def index(self, stream: str, generation: int) -> str:
+        return self.names[generation % len(self.names)].format(stream, generation)
 
     def indices(self) -> dict[str, Any]:
         return {
-            f".ds-{stream}-2026.11.29-{generation:06}": {
+            self.index(stream, generation): {
                 "mappings": index_mapping(meta_of_index(stream, generation)),
                 "settings": {"index": {"uuid": f"{stream}-{generation}"}},
                 "data_stream": stream,
@@ -65,13 +87,25 @@ def found(server: Elasticsearch) -> LookUp:
     return asyncio.run(Schemes(cast(Upstream, server)).find("alias", []))
 
 
-@given(st.dictionaries(st.sampled_from(NAMES), st.integers(1, 12), min_size=1), st.data())
+@given(
+    st.dictionaries(st.sampled_from(NAMES), st.integers(1, 12), min_size=1),
+    st.lists(st.sampled_from(OF_ANY), min_size=1),
+    st.data(),
+)
 def test_of_data_streams_the_last_index_of_the_write_stream_counts(
-    streams: Rollovers, data: st.DataObject
+    streams: Rollovers, names: list[str], data: st.DataObject
 ) -> None:
     stream = data.draw(st.sampled_from(sorted(streams)))
-    look_up = found(Elasticsearch(streams, stream))
+    look_up = found(Elasticsearch(streams, stream, names))
     assert look_up.meta == meta_of_index(stream, streams[stream])
+
+
+@pytest.mark.parametrize(("status", "reason"), [(403, "no_right"), (404, "failed")])
+def test_without_an_answer_about_the_stream_it_is_said(
+    status: int, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert found(Elasticsearch({"a": 2}, "a", OF_ANY, status)).reason == reason
+    assert f"answer {status} does not say which index of the data stream 'a'" in caplog.text
 
 
 def test_without_a_write_stream_there_is_no_scheme() -> None:
