@@ -135,11 +135,13 @@ class Ours(NamedTuple):
 
     written: those whose tokens are in documents.
     fields: the names of all, those with marks included.
+    marks: the name of that with marks.
     decoder: parses what the sketches read of a document.
     """
 
     written: Sequence[SketchedFields]
     fields: frozenset[str]
+    marks: str
     decoder: JSONDecoder = SHAPES
 
     @staticmethod
@@ -149,7 +151,8 @@ class Ours(NamedTuple):
         names = frozenset({meta.marks_field, *(part.field for part in sketched)})
         # Fractions take longer to parse, and only vectors have any that is used.
         decoder = VALUES if holds_vectors(sketched) else SHAPES
-        return Ours([part for part in sketched if part.in_documents], names, decoder)
+        written = [part for part in sketched if part.in_documents]
+        return Ours(written, names, meta.marks_field, decoder)
 
     def has(self, key: str) -> bool:
         """Return whether a key names a field of ours, or with dots one below it."""
@@ -220,14 +223,15 @@ class Splicer:
                     self._splice(sources, [row], ours_by_index, bodies, outcomes)
             else:
                 outcomes[row] = None if source.is_continuation else "too_long"
+                ours = ours_by_index[source.index_name]
                 try:
                     bodies[row] = (long_sources or LongSources()).cleared(
-                        source._replace(body=body), ours_by_index[source.index_name]
+                        source._replace(body=body), ours
                     )
                 except RecordError as error:
                     if source.is_piece:
                         raise
-                    bodies[row], outcomes[row] = _rejected(source, error), "refused"
+                    bodies[row], outcomes[row] = _rejected(source, ours, error), "refused"
         self._splice(sources, small_rows, ours_by_index, bodies, outcomes)
         self._warn(outcomes)
         return bodies, outcomes
@@ -267,7 +271,7 @@ class Splicer:
                 text = bodies[row].decode("utf-8", "surrogatepass")
                 places = _places(row, text, ours, source.update)
             except (ValueError, RecursionError) as error:
-                bodies[row], outcomes[row] = _rejected(source, error), "refused"
+                bodies[row], outcomes[row] = _rejected(source, ours, error), "refused"
                 continue
             except Exception as error:
                 log.warning("a document passes without tokens: %s: %s", type(error).__name__, error)
@@ -314,15 +318,21 @@ def _edited(text: str, edits: Iterable[_Edit]) -> str:
     return "".join(pieces)
 
 
-def _rejected(source: SentSource, error: Exception) -> bytes:
+def _rejected(source: SentSource, ours: Ours, error: Exception) -> bytes:
     """Return what the servers reject in place of a source, by a reason that names the error.
 
     What is not strict JSON, such as JSON with a comment or in UTF-16, may be accepted by them, with
     any values in our fields.
     """
-    reason = "_".join(re.findall(r"[A-Za-z0-9]+", json_fault(error)))[:80]
+    words = re.findall(r"[A-Za-z0-9]+", json_fault(error))
+    reason = f"rejected_by_esdedup_proxy_{'_'.join(words)[:80]}"
+    rejected = f'{{"{FIELD}":{reason}}}'
+    if source.update and source.line:
+        # Of a `_bulk` with an update that is not JSON, the servers reject all actions. The mapping
+        # has a string here.
+        rejected = f'{{"doc":{{"{ours.marks}":{{"group":{{"{reason}":0}}}}}}}}'
     end = b"\n" if source.body.endswith(b"\n") else b""
-    return f'{{"{FIELD}":rejected_by_esdedup_proxy_{reason}}}'.encode("ascii") + end
+    return rejected.encode("ascii") + end
 
 
 def _places(row: int, text: str, ours: Ours, update: bool) -> _Places:

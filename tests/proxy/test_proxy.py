@@ -216,6 +216,15 @@ def test_malformed_lines_get_errors_in_the_servers_form(setup: Setup, names: lis
     answer = HTTP.post(f"{setup.proxy.url}/{names[1]}/_bulk", content=body, headers=NDJSON)
     assert [item["index"]["status"] for item in answer.json()["items"]] == [200, 400, 200]
     assert "rejected_by_esdedup_proxy_not_valid_JSON_Expecting_value" in answer.text
+    # An update alone, too.
+    for id, status in (("1", 400), ("none", 404)):
+        body = good + b'{"update":{"_id":"%s"}}\n{"doc":{"text":"x"}/**/}\n' % id.encode() + good
+        answer = HTTP.post(f"{setup.proxy.url}/{names[1]}/_bulk", content=body, headers=NDJSON)
+        statuses = [next(iter(item.values()))["status"] for item in answer.json()["items"]]
+        assert statuses == [200, status, 200], answer.text
+        named = "rejected_by_esdedup_proxy_not_valid_JSON_Expecting" in answer.text
+        assert named is (id == "1"), answer.text
+        assert source(setup.direct, names[1], "1")["text"] == "a b c"
     for content in (b'{"text": "a b c"', b"[1]", b""):
         first, second = (
             HTTP.put(f"{url}/{name}/_doc/9", content=content, headers=JSON) for url, name in places
@@ -233,6 +242,12 @@ def test_documents_that_are_hard_to_read_keep_their_bytes() -> None:
     done, _ = Splicer(1 << 20).with_tokens([*map(SentSource, bodies)], {None: meta})
     assert done[:-1] == bodies[:-1]
     assert done[-1].startswith(digits[:-1] + b',"esdedup":{')
+    other = IndexMeta(esdedup.Scheme(), field="esdedup_2", marks_in="esdedup_tokens")
+    update = SentSource(b'{"doc":{}}//\n', update=True, line=b'{"update":{}}\n')
+    (refused,), outcomes = Splicer(1 << 20).with_tokens([update], {None: other})
+    (reason,) = json.loads(refused)["doc"].pop("esdedup_tokens")["group"]
+    assert reason.startswith("rejected_by_esdedup_proxy_something_follows")
+    assert (outcomes, refused.endswith(b"}\n")) == (["refused"], True)
     dotted = b'{"\\u0065sdedup.group": ["a", "b"], "text": "a b c"}'
     (spliced,), _ = Splicer(1 << 20).with_tokens([SentSource(dotted)], {None: meta})
     assert spliced.startswith(b'{"\\u0065sdedup.group": null, "text": "a b c","esdedup":{')
