@@ -12,8 +12,10 @@ import pytest
 
 import esdedup
 from esdedup import admin
-from esdedup.admin.obstacles import KINDS
+from esdedup.admin.obstacles import KINDS, hindrances
 from esdedup.exceptions import StoreError
+from esdedup.stores.elastic.indices import IndexState
+from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words, write_lines
 from tests.helpers.pipelines import html_strip, pipeline, use_pipeline
 from tests.helpers.processes import start_command
@@ -367,15 +369,34 @@ def test_a_text_that_is_in_documents_only(url: str, name: str, case: str) -> Non
     assert esdedup_command(url, "check", "-i", name).status == 0
 
 
-def test_no_analyzer_for_a_text_that_can_not_be_indexed(url: str, name: str) -> None:
-    payload = {"payload": {"type": "object", "enabled": False}}
-    make(url, name, {}, properties={**TEXT, **payload})
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ({"type": "object", "enabled": False}, "which is not enabled"),
+        ({"type": "nested", "properties": {"body": {"type": "text"}}}, "of type nested"),
+    ],
+)
+def test_no_analyzer_for_a_text_that_can_not_be_indexed(
+    url: str, name: str, payload: dict[str, Any], reason: str
+) -> None:
+    make(url, name, {}, properties={**TEXT, "payload": payload})
     fill(url, name, {"1": {"payload": {"body": words(1)}}})
     before = settings_of(url, name)
     command = ("attach", "--server", "--yes", "-i", name, "--text-field", "payload.body")
     ran = esdedup_command(url, *command)
-    assert (ran.status, "which is not enabled" in ran.err) == (1, True), ran.err
+    assert (ran.status, reason in ran.err) == (1, True), ran.err
     assert settings_of(url, name) == before
+
+
+def test_tokens_that_an_index_computes_within_nested_objects_are_not_searched() -> None:
+    """Also if a template put them there; those in documents are."""
+    nested = {"type": "nested", "properties": {"body": {"type": "text"}}}
+    state = IndexState("logs", {"properties": {**TEXT, "notes": nested}}, {})
+    by_server = esdedup.Scheme([esdedup.Server()])
+    for fields in (("notes.body",), ("text", "notes.body")):
+        (obstacle,) = hindrances(state, IndexMeta(by_server, fields))
+        assert (obstacle.name, obstacle.stops) == ("text not indexed", "attach")
+        assert hindrances(state, IndexMeta(esdedup.Scheme(), fields)) == []
 
 
 @pytest.fixture

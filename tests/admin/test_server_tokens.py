@@ -57,6 +57,23 @@ def test_a_template_that_maps_the_text_itself_is_found(
     assert sorted(match["id"] for match in found["matches"]) == ["d2", "d3", "e0"]
 
 
+def test_a_template_that_makes_an_object_of_the_text_nested_is_named(url: str, name: str) -> None:
+    command = ("--server", "--text-field", "note.body", "--install")
+    esdedup_command(url, "template", "--index", name, *command, status=0)
+    inside = {"mappings": {"properties": {"note": {"type": "nested"}}}}
+    patterns = {"index_patterns": [f"{name}-2*"], "composed_of": [f"esdedup-{name}"]}
+    call(url, "PUT", f"/_index_template/{name}", {**patterns, "priority": 400, "template": inside})
+    try:
+        fill(url, f"{name}-2", {"d": {"note": {"body": words(1)}}})
+        checked = esdedup_command(url, "check", "--index", f"{name}-2", status=1)
+        (obstacle,) = checked.json[0]["obstacles"]
+        assert obstacle["name"] == "text not indexed"
+        assert "'note', of type nested" in obstacle["reason"]
+    finally:
+        HTTP.delete(f"{url}/_index_template/{name}")
+        HTTP.delete(f"{url}/_component_template/esdedup-{name}")
+
+
 @pytest.mark.on_every_server
 def test_a_document_changed_hundreds_of_times_is_found_by_its_last_text(
     url: str, name: str, templates: dict[str, Any]
