@@ -5,9 +5,11 @@ already, and its documents are then found by the text that was sent.
 """
 
 import logging
+from codecs import BOM_UTF8
 
 from esdedup.proxy.http import Request
 from esdedup.proxy.splice import SentSource
+from esdedup.stores.json_text import value_of
 
 NO_PIPELINE = "_none"
 """The value with which a request bypasses the pipeline of its index."""
@@ -50,11 +52,9 @@ class Pipelines:
 
         pipeline: that of the whole request. An action may name another.
         """
-        if source.update:
-            return False  # The servers run pipelines of documents that are written whole.
         if source.pipeline is not None:
             pipeline = _named(source.pipeline)
-        if pipeline is None:
+        if pipeline is None or (source.update and not _may_write_whole(source.body)):
             return False
         if pipeline not in self._warned and len(self._warned) < _MOST_WARNINGS:
             self._warned.add(pipeline)
@@ -64,3 +64,10 @@ class Pipelines:
 
 def _named(pipeline: str | None) -> str | None:
     return None if pipeline in ("", NO_PIPELINE) else pipeline
+
+
+def _may_write_whole(update: bytes) -> bool:
+    """Return whether an update writes a document that does not exist yet: it passes pipelines."""
+    text = update.removeprefix(BOM_UTF8).decode("utf-8", "surrogatepass")
+    members = value_of(text)[0]
+    return "upsert" in members or members.get("doc_as_upsert") not in (None, False)

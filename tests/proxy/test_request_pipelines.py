@@ -59,6 +59,28 @@ def test_a_pipeline_of_the_request_is_named(setup: Setup, place_of_tokens: str) 
     assert setup.proxy.log.count(warning) == 1
 
 
+def test_a_pipeline_changes_what_an_update_writes_whole(setup: Setup, place_of_tokens: str) -> None:
+    """It is counted for each update whose tokens the pipeline can make stale."""
+    sources: dict[str, dict[str, Any]] = {
+        "upsert": {"doc": {"n": 1}, "upsert": {"text": TEXT}},
+        "doc": {"doc": {"text": TEXT}, "doc_as_upsert": True},
+        "both": {"doc": {"text": TEXT}, "upsert": {"text": TEXT}},
+        "update": {"doc": {"text": TEXT}},
+        "no": {"doc": {"text": TEXT}, "doc_as_upsert": False},
+    }
+    there = [line for id in ("update", "no") for line in ({"index": {"_id": id}}, {"n": 1})]
+    bulk(setup.direct, f"/{place_of_tokens}/_bulk", there)
+    lines = [line for id in sources for line in ({"update": {"_id": id}}, sources[id])]
+    with pipeline(setup.direct, lowercase("text")) as name:
+        before = counted(setup, "pipeline")
+        written = bulk(setup.proxy.url, f"/{place_of_tokens}/_bulk?pipeline={name}", lines)
+        assert [item["status"] // 100 for item in written] == [2] * 5
+        stored = all_documents(setup.direct, place_of_tokens)
+    changed = {id for id, source in stored.items() if source["text"] == TEXT.lower()}
+    assert {"upsert", "both"} <= changed <= {"upsert", "both", "doc"}
+    assert counted(setup, "pipeline") - before == 3
+
+
 def test_an_action_with_an_odd_pipeline_is_passed_on(setup: Setup, place_of_tokens: str) -> None:
     """The server refuses it, and the proxy does not fail."""
     for value in (7, None, ["p"], {"p": 1}, ""):
