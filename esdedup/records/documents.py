@@ -18,7 +18,7 @@ from esdedup.sketch.packed import pack
 from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
 from esdedup.sketch.sketch import Tokens, sketch, token_fields
 from esdedup.stores.encoded_documents import EncodedDocuments
-from esdedup.stores.fields import fault_in, has_field, text_at, text_of, value_at
+from esdedup.stores.fields import fault_in, replaces_field, text_at, text_of, value_at
 from esdedup.stores.json_text import text_without
 from esdedup.stores.mapping import IndexMeta, SketchedFields
 from esdedup.stores.to_json import to_json
@@ -84,7 +84,7 @@ def text_given(
     fields: Mapping[str, object], sketched: SketchedFields
 ) -> Literal["wholly", "partly", "no"]:
     """Return whether the fields of an update hold all of the text fields, or only some of them."""
-    is_given = [has_field(fields, name) for name in sketched.text_fields]
+    is_given = [replaces_field(fields, name) for name in sketched.text_fields]
     return "wholly" if all(is_given) else "partly" if any(is_given) else "no"
 
 

@@ -30,6 +30,21 @@ def has_field(source: Mapping[str, object], path: str) -> bool:
     return bool(parent) and has_field(source, parent) and value_at(source, parent) is None
 
 
+def replaces_field(update: object, path: str) -> bool:
+    """Return whether an update of a document replaces a field, which its object may hold.
+
+    The servers merge objects only: all else, such as null or a list, replaces what was there.
+    """
+    if not isinstance(update, Mapping) or path in update:
+        return True
+    return any(
+        character == "."
+        and path[:cut] in update
+        and replaces_field(update[path[:cut]], path[cut + 1 :])
+        for cut, character in enumerate(path)
+    )
+
+
 def _at(source: object, path: str) -> object:
     if isinstance(source, list):
         values = [value for item in source if (value := _at(item, path)) is not _MISSING]

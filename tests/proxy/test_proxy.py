@@ -253,6 +253,19 @@ def test_documents_that_are_hard_to_read_keep_their_bytes() -> None:
     assert spliced.startswith(b'{"\\u0065sdedup.group": null, "text": "a b c","esdedup":{')
 
 
+@pytest.mark.parametrize("value", [[], [{"lang": "en"}], None, "plain"])
+def test_an_update_that_replaces_the_object_of_the_text_removes_the_tokens(value: Any) -> None:
+    """The servers merge objects, and nothing else."""
+    meta = IndexMeta(esdedup.Scheme(), ("content.body",))
+    update = {"doc": {"content": value}}
+    source = SentSource(json.dumps(update).encode(), update=True)
+    (spliced,), outcomes = Splicer(1 << 20).with_tokens([source], {None: meta})
+    assert (json.loads(spliced)["doc"], outcomes) == ({**update["doc"], FIELD: None}, ["removed"])
+    action = {"_op_type": "update", "_id": "1", **update}
+    (enriched,) = esdedup.enrich([action], text_field="content.body")
+    assert enriched["doc"] == {**update["doc"], FIELD: None}
+
+
 def test_aliases_other_fields_and_schemes(setup: Setup, names: list[str]) -> None:
     first, second = names
     url = setup.proxy.url
