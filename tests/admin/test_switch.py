@@ -14,7 +14,7 @@ from tests.helpers.commands import all_documents, call, esdedup_command, fill, w
 from tests.helpers.indices import attach_index, fill_index
 from tests.helpers.places import Place
 from tests.helpers.waits import waits
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import Proxy, Received
 
 OLD = esdedup.Scheme()
 WAITS = Waits(mapping=0.2, settle=0.0, switch=0.5)
@@ -137,6 +137,42 @@ def test_a_switch_that_was_stopped_between_two_indices(url: str, name: str) -> N
     for part in parts:
         for source in all_documents(url, part).values():
             assert source["esdedup_2"]["scheme"] == NEW.id
+
+
+def test_an_index_that_a_rollover_makes_meanwhile_changes_too(url: str, name: str) -> None:
+    """It comes from the former template, while a step of the switch waits for other clients."""
+    template = f"/_component_template/esdedup-{name}"
+    call(url, "PUT", f"/{name}-000001", {"aliases": {name: {"is_write_index": True}}})
+    fill(url, name, {f"d{n}": {"text": words(n // 2)} for n in range(6)})
+    attach_index(url, name)
+    esdedup_command(url, "template", "-i", name, "--install", status=0)
+    composed = {"priority": 400, "composed_of": [f"esdedup-{name}"]}
+    call(url, "PUT", f"/_index_template/{name}", {"index_patterns": [f"{name}-0*"], **composed})
+    put = list[bytes]()
+
+    def roll_over(request: Received) -> None:
+        if (request.method, request.path) == ("PUT", template):
+            if put and request.body != put[-1]:
+                call(url, "POST", f"/{name}/_rollover")
+            put.append(request.body)
+
+    try:
+        with Proxy(url) as proxy:
+            proxy.on_request = roll_over
+            esdedup_command(proxy.url, "switch", "-i", name, "--scheme", "new.json", status=0)
+        described = call(url, "GET", f"/{name}/_mapping")
+        metas = {index: each["mappings"]["_meta"]["esdedup"] for index, each in described.items()}
+        assert sorted(metas) == [f"{name}-00000{number}" for number in (1, 2, 3)]
+        assert all(meta["id"] == NEW.id and "next" not in meta for meta in metas.values())
+        call(url, "POST", f"/{name}/_rollover")
+        with esdedup.open(url, name) as index:
+            index.add([{"id": "new", "text": words(1)}])
+            found = index.similar(words(1)).matches
+        assert sorted(match.id for match in found) == ["d2", "d3", "new"]
+        esdedup_command(url, "check", "-i", name, status=0)
+    finally:
+        call(url, "DELETE", f"/_index_template/{name}")
+        call(url, "DELETE", template)
 
 
 def test_groups_and_marks_stay_where_they_are(

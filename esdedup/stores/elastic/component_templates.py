@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.elastic.client import Cluster
-from esdedup.stores.elastic.indices import IndexState, Named, path_of, put_metas
+from esdedup.stores.elastic.indices import IndexState, Named, path_of, put_metas, resolve, states
 from esdedup.stores.mapping import IndexMeta, analysis_of, index_mapping, meta_of, uncomputed
 
 _UNKNOWN = frozenset({400, 403, 404})
@@ -56,8 +56,19 @@ def replace_meta(
     """Replace the description of the indices behind a name, and that of the next ones."""
     # Put the same template first: without the right to, nothing must change.
     renew_template(cluster, named, stored)
-    put_metas(cluster, {state.name: (meta_of(state.mapping), meta) for state in indices})
-    renew_template(cluster, named, meta)
+    former = [stored, *(meta_of(state.mapping) for state in indices)]
+
+    def is_former(state: IndexState) -> bool:
+        described = meta_of(state.mapping)
+        return described != meta and described in former
+
+    while indices:
+        put_metas(cluster, {state.name: (meta_of(state.mapping), meta) for state in indices})
+        renew_template(cluster, named, meta)
+        if named.kind == "index":
+            return
+        # A rollover meanwhile made an index by the former template.
+        indices = [*filter(is_former, states(cluster, resolve(cluster, named.name)))]
 
 
 def next_has_fields(cluster: Cluster, named: Named, meta: IndexMeta) -> bool | None:
