@@ -419,7 +419,7 @@ KINDS: tuple[Kind, ...] = (
         "text not indexed",
         "attach",
         _text_not_indexed,
-        breaks="the index can't compute tokens of it",
+        breaks="the index can't compute tokens of it that searches find",
         way_out="attach without `server`, or copy the text to a field of its own in a new index",
     ),
     Kind(
