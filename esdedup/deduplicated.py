@@ -19,7 +19,7 @@ from esdedup.compare.resources import Resources
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Groups, groups_among
 from esdedup.records.merge import NO_MERGE, Merge
-from esdedup.records_in_memory import InMemory
+from esdedup.records_in_memory import InMemory, NewValues
 from esdedup.runs.run import Run
 from esdedup.sketch.measures import Measure
 from esdedup.tabular import TabularList
@@ -202,8 +202,8 @@ class Deduplicated(Generic[_Table]):
         table: _Table = records.picked(np.delete(np.arange(self._count), self._rows))
         return table
 
-    def _new_values(self, records: InMemory) -> dict[int, dict[str, object]]:
-        """Return the new values of records that stay and have duplicates, by position and field."""
+    def _new_values(self, records: InMemory) -> dict[int, NewValues]:
+        """Return the new values of records that stay and have duplicates, by position."""
         rows_of_duplicates: dict[int, list[int]] = {}
         for duplicate in self.duplicates:
             if not duplicate.in_against:
@@ -213,10 +213,16 @@ class Deduplicated(Generic[_Table]):
         def values(row: int) -> dict[str, object]:
             return self._merge.values_in({path: column[row] for path, column in columns.items()})
 
-        return {
-            original: self._merge.new_values(values(original), map(values, rows))
-            for original, rows in rows_of_duplicates.items()
-        }
+        new_values = dict[int, NewValues]()
+        for original, rows in rows_of_duplicates.items():
+            new = self._merge.new_values(values(original), map(values, rows))
+            filled_from = {
+                path: next(row for row in rows if path in values(row))
+                for path in self._merge.fill
+                if path in new
+            }
+            new_values[original] = NewValues(new, filled_from)
+        return new_values
 
     @cached_property
     def removed(self) -> _Table:

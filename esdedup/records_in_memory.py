@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,19 @@ from esdedup.compare.source import Beside, Records
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.models import Document
 from esdedup.records.documents import id_at
+from esdedup.records.frame_columns import (
+    column_of,
+    exact_values,
+    given_values,
+    read_values,
+    taken,
+    with_texts,
+)
 from esdedup.records.merge import Merge, fields_of
+from esdedup.records.plain_values import in_memory
 from esdedup.records.record_columns import RowsOfColumns
 from esdedup.search.scopes import scope_paths
+from esdedup.sketch.kinds.base import ValueField
 from esdedup.stores.changes import merged
 from esdedup.stores.fields import has_field, quoted, text_of, value_at
 from esdedup.tabular import ArrowStream, Frame, require_pyarrow
@@ -29,6 +40,8 @@ _ATTRIBUTES_IN_MEMORY = "iloc", "lazy", "take", "to_list", "tolist"
 """Attributes of frames and columns, which are in memory; other objects with Arrow's C stream are
 read once, batch by batch."""
 _ROWS_AT_ONCE = 10_000
+_AS_IT_IS = {NoneType, str, int, bool}
+"""Types of values that need no look."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,18 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class NewValues:
+    """New values of a record, by field.
+
+    values: of all fields that change.
+    filled_from: of those that were filled, the row of the record that has the value.
+    """
+
+    values: Mapping[str, object]
+    filled_from: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class InMemory:
     """Records that are in memory.
 
@@ -72,9 +97,22 @@ class InMemory:
         names = getattr(records, "columns" if of_frame else "column_names", None)
         return None if names is None else [*names]
 
-    def values(self, name: Hashable) -> list[object]:
-        """Return the values of a column, None for missing ones."""
-        return _values(self.records[name])
+    def column_named(self, name: str, prefix: str = "") -> Hashable | None:
+        """Return the name of a column, which may be of any type; None if there is none.
+
+        prefix: of messages. Raises UsageError if two columns have this name.
+        """
+        found = [column for column in self.column_names or [] if str(column) == name]
+        if len(found) > 1:
+            raise UsageError(f"{prefix}two columns have the name {name!r}")
+        return found[0] if found else None
+
+    def column(self, name: Hashable) -> Any:
+        """Return a column of the frame's library, of a Dataset one of Arrow."""
+        records = self.records
+        if not hasattr(records, "features") or records.format["type"] == "custom":
+            return records[name]
+        return records.select_columns([name]).with_format("arrow")[:][name]
 
     def picked(self, rows: I64) -> Any:
         """Return some records as a list, a frame or a table, as given."""
@@ -85,7 +123,7 @@ class InMemory:
             return records.iloc[rows]
         if hasattr(records, "features"):
             return records.select(rows)
-        return records.take(rows) if hasattr(records, "take") else records[rows.tolist()]
+        return _rows_of_arrow(records, rows) if hasattr(records, "take") else records[rows.tolist()]
 
     def with_texts(self, text_field: str, rows: I64, texts: Sequence[str]) -> InMemory:
         """Return the records with other texts of some rows.
@@ -103,24 +141,23 @@ class InMemory:
                     for row, record in enumerate(self.records)
                 ]
             )
-        columns = {str(name): name for name in names}
-        if text_field not in columns:
+        name = self.column_named(text_field)
+        if name is None:
             raise UsageError(
                 f"`mask` requires a column of texts, not the nested field {text_field!r}"
             )
-        name = columns[text_field]
-        values = self.values(name)
-        for row, text in changes.items():
+        column = self.column(name)
+        values = given_values(column)
+        for row in changes:
             _check_text(values[row], text_field, row)
-            values[row] = text
-        return self._with_column(name, values)
+        return self._with_column(name, with_texts(column, changes))
 
     def check_merge(self, merge: Merge) -> None:
         """Raise UsageError for a field that is no column, and for texts, which have no fields."""
         names = self.column_names
         for path in merge.paths:
             setting = "collect" if path in merge.collect else "fill"
-            if names is not None and path not in map(str, names):
+            if names is not None and self.column_named(path) is None:
                 listed = ", ".join(map(str, names))
                 raise UsageError(f"`{setting}`: there is no column {path!r}. There are: {listed}")
             is_text = names is None and any(isinstance(record, str) for record in self.records)
@@ -128,68 +165,70 @@ class InMemory:
                 raise UsageError(f"`{setting}` requires records with fields, not texts")
 
     def values_at(self, path: str) -> list[object]:
-        """Return the values of a field, None for missing ones."""
-        names = self.column_names
-        if names is None:
+        """Return the values of a field as `exact_values`, None for missing ones."""
+        if self.column_names is None:
             return [value_at(record, path) for record in self.records]
-        values = self.values(_column_named(names, path))
-        # A frame of pandas has arrays in place of lists.
-        return [value.tolist() if hasattr(value, "tolist") else value for value in values]
+        return exact_values(self.column(self.column_named(path)))
 
-    def with_values(self, merge: Merge, new_values: Mapping[int, Mapping[str, object]]) -> InMemory:
+    def with_values(self, merge: Merge, new_values: Mapping[int, NewValues]) -> InMemory:
         """Return the records with new values of fields; collected fields become lists.
 
-        new_values: by the row of a record and by field. Raises RecordError for a nested field in
-        what is no object.
+        new_values: by the row of a record. Raises RecordError for a nested field in what is no
+        object.
         """
-        names = self.column_names
-        if names is None:
+        if self.column_names is None:
+            none = NewValues({}, {})
             return InMemory(
                 [
-                    _with_values(record, merge, row, new_values.get(row, {}))
+                    _with_values(record, merge, row, new_values.get(row, none).values)
                     for row, record in enumerate(self.records)
                 ]
             )
         records = self
-        for path in merge.paths:
-            values = self.values_at(path)
-            becomes_list = path in merge.collect and any(map(_is_single, values))
+        for path in merge.fill:
+            rows = np.arange(len(self.records))
+            for row, new in new_values.items():
+                rows[row] = new.filled_from.get(path, row)
+            name = self.column_named(path)
+            column = self.column(name)
+            filled = taken(column, rows)
+            if hasattr(filled, "iloc"):
+                filled = filled.set_axis(column.index)
+            records = records._with_column(name, filled)
+        for path in merge.collect:
+            name, values = self.column_named(path), self.values_at(path)
+            becomes_list = any(map(_is_single, values))
             if becomes_list:
                 values = [[value] if _is_single(value) else value for value in values]
-            for row, values_of_row in new_values.items():
-                if path in values_of_row:
-                    values[row] = values_of_row[path]
-            records = records._with_column(_column_named(names, path), values, becomes_list)
+            for row, new in new_values.items():
+                values[row] = new.values.get(path, values[row])
+            column = column_of(self.column(name), values, becomes_list=becomes_list)
+            records = records._with_column(name, column, becomes_list=becomes_list)
         return records
 
-    def _with_column(
-        self, name: Hashable, values: list[object], becomes_list: bool = False
-    ) -> InMemory:
-        """Return a frame or a table with other values of a column, of the same type.
+    def _with_column(self, name: Hashable, column: Any, *, becomes_list: bool = False) -> InMemory:
+        """Return a frame or a table with another column in place of one.
 
-        becomes_list: the values are lists of this type.
+        becomes_list: it has lists of the values' type.
         """
         records = self.records
         if hasattr(records, "iloc"):
-            series, frame = records[name], records.copy(deep=False)
-            dtype = object if becomes_list else series.dtype
-            frame[name] = type(series)(values, index=series.index, dtype=dtype)
+            frame = records.copy(deep=False)
+            frame[name] = column
             return InMemory(frame)
         if hasattr(records, "features"):
-            without_column = records.remove_columns(name)
+            names = records.column_names
+            # Without any column, a Dataset has no rows.
+            new_name = f"{max(names, key=len)}_"
             feature = None if becomes_list else records.features[name]
-            with_values = without_column.add_column(name, values, feature=feature)
-            return InMemory(with_values.select_columns(records.column_names))
+            with_both = records.add_column(new_name, column, feature=feature)
+            renamed = with_both.remove_columns(name).rename_column(new_name, name)
+            return InMemory(renamed.select_columns(names))
         if hasattr(records, "with_columns"):
-            series = records[name]
-            dtype = series.head(0).implode().dtype if becomes_list else series.dtype
-            return InMemory(records.with_columns(type(series)(name, values, dtype)))
+            return InMemory(records.with_columns(column))
         position = records.schema.get_field_index(name)
-        field = records.schema.field(position)
-        if becomes_list:
-            field = field.with_type(require_pyarrow().list_(field.type))
-        array = require_pyarrow().array(values, field.type)
-        return InMemory(records.set_column(position, field, array))
+        field = records.schema.field(position).with_type(column.type)
+        return InMemory(records.set_column(position, field, column))
 
 
 def is_stream(records: object) -> bool:
@@ -207,10 +246,11 @@ def first_value(records: AnyRecords, path: str) -> tuple[AnyRecords, object]:
     table = _in_memory(records, Argument())
     if table.column_names is None and not isinstance(table.records, list):
         table = InMemory([*table.records])
+    field = ValueField(path)
     # A frame without rows has columns too.
     for start in range(0, max(1, len(table.records)), _ROWS_AT_ONCE):
         rows = np.arange(start, min(len(table.records), start + _ROWS_AT_ONCE))
-        _, sources = _sources(InMemory(table.picked(rows)), [path], Argument())
+        _, sources = _sources(InMemory(table.picked(rows)), [field], Argument())
         values = (value_at(source, path) for source in sources)
         if (value := next((value for value in values if value is not None), None)) is not None:
             return table.records, value
@@ -218,12 +258,14 @@ def first_value(records: AnyRecords, path: str) -> tuple[AnyRecords, object]:
 
 
 def batches(records: AnyRecords, argument: Argument, plan: Plan) -> Iterator[Records]:
-    """Yield the records of a stream, at least one batch."""
-    start = 0
+    """Yield the records of a stream, at least one batch. Raises the errors of `read`."""
+    start, present = 0, _Present()
     for batch in _batches(records):
-        _, parsed = read(batch, argument, plan, start)
+        _, parsed, of_batch = _read(batch, argument, plan, start)
+        present = present.joined(of_batch)
         yield parsed
         start += len(parsed.texts)
+    present.check(argument, plan.meta.text_fields)
 
 
 def _batches(records: AnyRecords) -> Iterator[AnyRecords]:
@@ -237,13 +279,23 @@ def _batches(records: AnyRecords) -> Iterator[AnyRecords]:
     yield from itertools.chain([reader.schema.empty_table()], reader)
 
 
-def read(
-    records: AnyRecords, argument: Argument, plan: Plan, start: int = 0
-) -> tuple[InMemory, Records]:
+def read(records: AnyRecords, argument: Argument, plan: Plan) -> tuple[InMemory, Records]:
     """Return the records, and their texts, ids and keys.
 
-    start: the position of the first one. Raises UsageError for records that are not in memory, and
-    if no record has the field of the text; RecordError for a text of another type.
+    Raises UsageError for records that are not in memory, and if no record has the field of the
+    text; RecordError for a text of another type.
+    """
+    table, parsed, present = _read(records, argument, plan)
+    present.check(argument, plan.meta.text_fields)
+    return table, parsed
+
+
+def _read(
+    records: AnyRecords, argument: Argument, plan: Plan, start: int = 0
+) -> tuple[InMemory, Records, _Present]:
+    """Return the records, their texts, ids and keys, and the fields that they have.
+
+    start: the position of the first one.
     """
     text_fields = plan.meta.text_fields
     names = [*text_fields]
@@ -260,29 +312,60 @@ def read(
         texts = [
             _text(source, text_fields, row, argument) for row, source in enumerate(sources, start)
         ]
-    if sources and not any(has_field(source, name) for source in sources for name in text_fields):
-        listed, present = quoted(text_fields), _fields_present(sources)
-        raise UsageError(
-            f"no {argument.record} has {listed}: name the field of the text by text=.{present}"
-        )
     documents = (Document(str(row), source) for row, source in enumerate(sources, start))
     ids = None
     if argument.id is not None:
-        is_named = any(has_field(source, argument.id) for source in sources)
-        if sources and not (start or is_named) and argument.name == "records":
-            present = _fields_present(sources)
-            raise UsageError(
-                f"no record has {quoted([argument.id])}: name the field of the ids by id=.{present}"
-            )
         ids = [_id(source, argument.id, row) for row, source in enumerate(sources, start)]
     keys = plan.keep.keys(documents, text_fields)
-    return table, Records(texts, ids, keys, Beside.of(plan, sources))
+    present = _Present.of(sources, text_fields, argument.id)
+    return table, Records(texts, ids, keys, Beside.of(plan, sources)), present
 
 
-def _fields_present(sources: Sequence[Mapping[str, object]]) -> str:
-    """Return a sentence that names fields of the first record."""
-    names = [str(name) for name in itertools.islice(sources[0], 10)]
-    return f" There are: {', '.join(names)}" if names else ""
+@dataclass(frozen=True)
+class _Present:
+    """Which fields records have.
+
+    text: one of them has a field of the text.
+    id: one of them has the field of the ids.
+    names: some fields of the first record; None if there is no record.
+    """
+
+    text: bool = False
+    id: bool = False
+    names: Sequence[str] | None = None
+
+    @staticmethod
+    def of(
+        sources: Sequence[Mapping[str, object]], text_fields: Sequence[str], id_field: str | None
+    ) -> _Present:
+        """Look at the fields of records."""
+        if not sources:
+            return _Present()
+        return _Present(
+            any(has_field(source, name) for source in sources for name in text_fields),
+            id_field is not None and any(has_field(source, id_field) for source in sources),
+            [str(name) for name in itertools.islice(sources[0], 10)],
+        )
+
+    def joined(self, later: _Present) -> _Present:
+        """Return the same of these records and of later ones."""
+        names = later.names if self.names is None else self.names
+        return _Present(self.text or later.text, self.id or later.id, names)
+
+    def check(self, argument: Argument, text_fields: Sequence[str]) -> None:
+        """Raise UsageError if no record has a field of the text, or of the ids."""
+        if self.names is None:
+            return
+        listed = f" There are: {', '.join(self.names)}" if self.names else ""
+        if not self.text:
+            raise UsageError(
+                f"no {argument.record} has {quoted(text_fields)}: name the field of the text by"
+                f" text=.{listed}"
+            )
+        if argument.id is not None and not self.id and argument.name == "records":
+            raise UsageError(
+                f"no record has {quoted([argument.id])}: name the field of the ids by id=.{listed}"
+            )
 
 
 def _label_fields(plan: Plan, table: InMemory, argument: Argument) -> list[str]:
@@ -348,18 +431,61 @@ def _sources(
     if column_names is None:
         check_list(argument.name, table.records)
         # A column of texts alone is a list of them.
-        records = _values(table.records)
-        sources = ({names[0]: record} if isinstance(record, str) else record for record in records)
-        return InMemory(records), [*sources]
-    existing = {str(name): name for name in column_names}
+        records = given_values(table.records)
+        return InMemory(records), [*_mappings(records, names)]
     columns: dict[str, list[object]] = {}
+    as_given: set[str] = set()
     for name in names:
-        column = name if name in existing else name.partition(".")[0]
-        if column not in existing:
-            listed = ", ".join(existing)
+        column, found = name, table.column_named(name, argument.prefix)
+        if found is None:
+            column = name.partition(".")[0]
+            found = table.column_named(column, argument.prefix)
+        if found is None:
+            listed = ", ".join(map(str, column_names))
             raise UsageError(f"{argument.prefix}there is no column {name!r}. There are: {listed}")
-        columns[column] = table.values(existing[column])
+        if isinstance(name, ValueField) and column not in columns:
+            # A vector as a list takes many times the memory of its array.
+            columns[column] = given_values(table.column(found))
+            as_given.add(column)
+        elif column not in columns or column in as_given:
+            columns[column] = read_values(table.column(found))
+            as_given.discard(column)
     return table, RowsOfColumns(columns)
+
+
+def _mappings(records: Sequence[Any], names: Sequence[str]) -> Iterator[Any]:
+    """Yield records as mappings whose fields of some names have values of JSON.
+
+    names: a field of the text first.
+    """
+    paths = [name for name in names if not isinstance(name, ValueField)]
+    cuts = ((path, cut) for path in paths for cut, character in enumerate(path) if character == ".")
+    heads = {*paths, *(path[:cut] for path, cut in cuts)}
+    numbers = {name for name in names if isinstance(name, ValueField)}
+    for record in records:
+        if isinstance(record, str):
+            yield {names[0]: record}
+        elif isinstance(record, Mapping):
+            changed = {
+                head: in_memory(value)
+                for head in heads
+                if type(value := record.get(head)) not in _AS_IT_IS
+            }
+            for name in numbers:
+                if isinstance(value := record.get(name), np.generic):
+                    changed[name] = value.item()
+            yield {**record, **changed} if changed else record
+        else:
+            yield {names[0]: None} if in_memory(record) is None else record
+
+
+def _rows_of_arrow(table: Any, rows: I64) -> Any:
+    """Return some rows of a table or a batch."""
+    try:
+        return table.take(rows)
+    except require_pyarrow().ArrowNotImplementedError:
+        columns = [taken(column, rows) for column in table.columns]
+        return type(table).from_arrays(columns, schema=table.schema)
 
 
 def _texts_of_column(
@@ -380,14 +506,6 @@ def _texts_of_column(
         return None
     texts = [value or "" for value in values if value is None or type(value) is str]
     return texts if len(texts) == len(values) else None
-
-
-def _values(column: Any) -> list[Any]:
-    """Return the values of a column, None for missing ones."""
-    if hasattr(column, "notna"):
-        column = column.astype(object).where(column.notna(), None)
-    call = next((n for n in ("to_pylist", "to_list", "tolist") if hasattr(column, n)), "__iter__")
-    return [*getattr(column, call)()]
 
 
 def _text(source: object, names: Sequence[str], row: int, argument: Argument) -> str:
@@ -437,11 +555,6 @@ def _with_values(
 def _is_single(value: object) -> bool:
     """Return whether a value is neither missing nor a list."""
     return value is not None and not isinstance(value, list)
-
-
-def _column_named(names: Sequence[Hashable], name: str) -> Hashable:
-    """Return the name of a column, which may be of any type."""
-    return next(column for column in names if str(column) == name)
 
 
 def _check_text(value: object, text_field: str, row: int) -> None:

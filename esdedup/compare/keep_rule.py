@@ -393,7 +393,7 @@ def _preferring(text: str) -> KeepRule:
 
 def _preference_key(value: Any, values: Sequence[str]) -> bytes:
     """Return bytes that sort values in the order of a list; `ABSENT` for all others."""
-    text = value if isinstance(value, str) else json.dumps(value)
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
     return sort_key(values.index(text), last=False) if text in values else ABSENT
 
 

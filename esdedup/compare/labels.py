@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from esdedup.exceptions import UsageError
+from esdedup.records.merge import is_nan
 from esdedup.search.scopes import texts_of_value
 from esdedup.stores.fields import quoted, value_at
 from esdedup.text.strings import Strings
@@ -22,7 +23,7 @@ def labels_of(label_fields: Sequence[str], sources: Iterable[Mapping[str, object
 def _stored(label_fields: Sequence[str], source: Mapping[str, object]) -> str:
     values = [value_at(source, field) for field in label_fields]
     # A number that is none, as of a frame, is no label.
-    labels = [None if value != value else value for value in values]
+    labels = [None if is_nan(value) else value for value in values]
     if all(label is None for label in labels):
         return _WITHOUT
     return json.dumps(labels, default=str)

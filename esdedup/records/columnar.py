@@ -4,26 +4,24 @@ Only the requested columns are read, in parts, so memory does not grow with the 
 those of JSON (docs/reference/files.md). A row with another value is rejected alone.
 """
 
-import datetime
-import decimal
 import itertools
 import json
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, repeat
-from types import MappingProxyType, NoneType
+from types import MappingProxyType
 from typing import IO, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
+from esdedup.exceptions import EsdedupError, InputError, UsageError
 from esdedup.models import Fields, grouped
 from esdedup.records.locations import AHEAD, open_file
 from esdedup.records.merge import NO_MERGE, Merge, is_nan
+from esdedup.records.plain_values import plain_values
 from esdedup.tabular import TableFormat, require_pyarrow
 from esdedup.text.arrays import Mask, run_starts
 
@@ -62,12 +60,8 @@ _OpenWriter = Callable[[IO[bytes], _Schema], Any]
 """A function that opens a writer of tables."""
 _HUGGINGFACE = b"huggingface"
 """The key of what `datasets` writes on the types of columns."""
-_BAD = ValueError, ArithmeticError, LookupError, RuntimeError
+NO_JSON = ValueError, ArithmeticError, LookupError, RuntimeError
 """Errors of values, also those of Arrow."""
-_AS_IT_IS = {NoneType, str, int, float, bool}
-"""Types of values that JSON has."""
-_DIGITS_OF_A_FLOAT = 15
-"""Decimal digits that any 64-bit float keeps (IEEE 754)."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +143,8 @@ class TableRows:
         """Return the values by column; None if one has no form in JSON."""
         try:
             with _reporting_damage(self.path):
-                return dict(zip(self.names, map(_values, self.batch.columns), strict=True))
-        except (*_BAD, InputError):
+                return dict(zip(self.names, map(values_of, self.batch.columns), strict=True))
+        except (*NO_JSON, InputError):
             return None
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -716,8 +710,8 @@ def rows_of(batch: _Batch) -> Iterator[_Row]:
     """Yield rows, of which bad ones are found one by one."""
     names = batch.schema.names
     try:
-        columns = [*map(_values, batch.columns)]
-    except _BAD:
+        columns = [*map(values_of, batch.columns)]
+    except NO_JSON:
         yield from (_row(batch[row : row + 1]) for row in range(len(batch)))
     else:
         rows = zip(*columns, strict=True) if names else repeat((), len(batch))
@@ -730,8 +724,8 @@ def _row(batch: _Batch) -> _Row:
     reasons = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            (good[name],) = _values(column)
-        except _BAD as error:
+            (good[name],) = values_of(column)
+        except NO_JSON as error:
             reason = _first_line(error)
             if isinstance(error, UnicodeDecodeError) or "UTF8" in reason:
                 reason = "holds bytes that are not text in UTF-8"
@@ -745,8 +739,8 @@ def _row(batch: _Batch) -> _Row:
     return good
 
 
-def _values(array: _Array) -> list[Any]:
-    """Return the values of an array as values of JSON; raise one of `_BAD` if one has no form."""
+def values_of(array: _Array) -> list[Any]:
+    """Return the values of an array as values of JSON; raise one of `NO_JSON` if one has none."""
     pa = require_pyarrow()
     kind = array.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -760,29 +754,4 @@ def _values(array: _Array) -> list[Any]:
         values: list[Any] = array.to_pylist()
     else:
         values = array.to_pylist(maps_as_pydicts="strict")
-    return values if _AS_IT_IS.issuperset(map(type, values)) else [*map(_plain, values)]
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as a value of JSON."""
-    match value:
-        case None | str() | int() | float():
-            return value
-        case list():
-            return [*map(_plain, value)]
-        case dict():
-            return {str(name): _plain(item) for name, item in value.items()}
-        case bytes():
-            return value.decode()
-        case decimal.Decimal():
-            _, digits, exponent = value.as_tuple()
-            if exponent == 0:
-                return int(value)
-            return float(value) if len(digits) <= _DIGITS_OF_A_FLOAT else f"{value:f}"
-        case datetime.datetime(tzinfo=datetime.tzinfo()):
-            return f"{value.astimezone(datetime.UTC).replace(tzinfo=None).isoformat()}Z"
-        case datetime.date() | datetime.time():
-            return value.isoformat()
-        case uuid.UUID():
-            return str(value)
-    raise RecordError("is an interval, or a duration in a list, which has no form in JSON")
+    return plain_values(values)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -188,7 +189,7 @@ def _text_of(value: object) -> str | None:
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (float, Decimal)) and value % 1 == 0:
+    if isinstance(value, (float, Decimal)) and math.isfinite(value) and value % 1 == 0:
         return str(int(value))
     if isinstance(value, date):
         return value.isoformat()

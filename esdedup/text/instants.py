@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
@@ -50,6 +50,7 @@ _HOURS: Mapping[str, int] = MappingProxyType(
     {"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
 )
 """The zones that RFC 822 names."""
+_NO_OFFSET = timedelta()
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
@@ -106,11 +107,13 @@ def _of_datetime(value: datetime) -> Instant | None:
     if value != value:
         # The missing time of pandas.
         return None
-    utc = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-    seconds = (utc.toordinal() - _EPOCH) * 86_400
-    seconds += utc.hour * 3_600 + utc.minute * 60 + utc.second
+    seconds = (value.toordinal() - _EPOCH) * 86_400
+    seconds += value.hour * 3_600 + value.minute * 60 + value.second
+    # A zone can take a time out of the years that Python has.
+    offset = value.utcoffset() or _NO_OFFSET
+    seconds -= offset.days * 86_400 + offset.seconds
     # Times of pandas have nanoseconds.
-    below = utc.microsecond * 1_000 + getattr(value, "nanosecond", 0)
+    below = (value.microsecond - offset.microseconds) * 1_000 + getattr(value, "nanosecond", 0)
     return Instant(seconds * _SECOND + below, "dates")
 
 

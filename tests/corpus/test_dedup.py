@@ -176,7 +176,7 @@ def test_texts_and_missing_texts() -> None:
 
 def test_texts_alone_are_strings() -> None:
     wrong: Any
-    for wrong in (None, 3):
+    for wrong in (3, ["b"]):
         for call in (esdedup.pairs, esdedup.group):
             with pytest.raises(
                 esdedup.exceptions.RecordError, match="record 1: use a mapping or text, not"
