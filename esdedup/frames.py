@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +22,6 @@ from esdedup.cleaning.contained import (
 )
 from esdedup.cleaning.removals import Corpus
 from esdedup.compare.columns import Columns, columns_by_number
-from esdedup.compare.keep_rule import Unordered
 from esdedup.compare.pairs import SimilarPairs, pairs_among
 from esdedup.compare.plan import Plan
 from esdedup.compare.resources import Resources
@@ -164,8 +164,9 @@ def dedup(
     progress: a function that is called with the name of a step, the amount done, and the total (0
     if unknown), or True for lines on standard error.
 
-    Raises UsageError for wrong arguments, and if no record has the field; RecordError for a text
-    of another type.
+    Warns of duplicates that may be missing, as in buckets that `max_per_bucket` cuts, and of
+    records that `within` or `keep` can't place. Raises UsageError for wrong arguments, and if no
+    record has the field; RecordError for a text of another type.
     """
     check_settings(dedup, settings)
     grouping = from_settings(Grouping, settings, grouping)
@@ -200,7 +201,8 @@ def dedup(
         sides = replace(sides, only_between=only_between)
         InMemory(sides.table.records).check_merge(merge)
         deduplicated = _without_duplicates(sides, plan, grouping.by(plan), on_step)
-        return replace(deduplicated, _merge=merge)
+    _warn(_losses(deduplicated.groups))
+    return replace(deduplicated, _merge=merge)
 
 
 @accepts(Limits, "pairs")
@@ -239,7 +241,7 @@ def pairs(
     progress: as of `dedup`.
     within: fields that duplicates agree in, or windows of time, such as "date:3d".
 
-    Raises the errors of `dedup`, and RecordError for an id that an index rejects.
+    Warns as `dedup` does. Raises its errors, and RecordError for an id that an index rejects.
     """
     check_settings(pairs, settings)
     limits = from_settings(Limits, settings, limits, "pairs")
@@ -253,9 +255,12 @@ def pairs(
             columns = _columns_of_two(records, against, id, plan, on_step)
             columns = replace(columns, only_between=only_between)
             with Run.temporary() as run:
-                return pairs_among(columns, plan, Resources(run.folder, on_step))
-        with _read(records, id, plan, on_step) as (columns, resources):
-            return pairs_among(columns, plan, resources)
+                found = pairs_among(columns, plan, Resources(run.folder, on_step))
+        else:
+            with _read(records, id, plan, on_step) as (columns, resources):
+                found = pairs_among(columns, plan, resources)
+    _warn(found.warnings(plan.limits))
+    return found
 
 
 def _by_vectors(
@@ -289,6 +294,8 @@ def _by_vectors(
             numbers = (0.0, 0.0)
     if not isinstance(numbers, list | tuple | np.ndarray):
         raise UsageError(f"no record has a list of numbers in the field {vector!r}")
+    if not len(numbers):
+        raise UsageError(f"the first vector in the field {vector!r} is an empty list")
     return records, vector, Scheme.of_vectors(len(numbers))
 
 
@@ -340,7 +347,7 @@ def group(
     within: fields that duplicates agree in, or windows of time, such as "date:3d".
     method: "leader", or "components" to join all documents of a chain of similar ones.
     keep: the document that represents a group, such as "newest:published"; "first" is in the order
-    of the records.
+    of the ids, a2 before a10, which without `id` is that of the records.
     exact: group only equal texts, after normalisation.
     split_templates: separate documents that fill one template differently.
     conflict: a field; groups that differ in it are left whole: none of them is a duplicate.
@@ -356,7 +363,25 @@ def group(
     plan = plan.labelled(grouping.conflict)
     grouping = grouping.by(plan)
     with shown(progress) as on_step, _read(records, id, plan, on_step) as (columns, resources):
-        return groups_among(columns, plan, grouping, resources)
+        groups = groups_among(columns, plan, grouping, resources)
+    _warn(_losses(groups))
+    return groups
+
+
+def _losses(groups: Groups) -> list[str]:
+    """Return sentences about duplicates that may be missing, and what the keep rule left out.
+
+    Groups that are left whole because of their labels are what was asked for.
+    """
+    grouping = groups.grouping
+    losses = [*groups.warnings(grouping.limits), groups.unordered.warning(grouping.keep)]
+    return [loss for loss in losses if loss and loss != groups.conflicts.warning]
+
+
+def _warn(losses: Iterable[str]) -> None:
+    """Warn the caller of a call of this module."""
+    for loss in losses:
+        warnings.warn(loss, stacklevel=3)
 
 
 @contextmanager
@@ -407,13 +432,6 @@ class _Sides:
         assert isinstance(columns.ids, Numbers)
         return Positions(columns.ids.values, self.first)
 
-    def named(self, unordered: Unordered) -> Unordered:
-        """Return documents that are numbered, by their positions."""
-        numbers = np.array([int(id) for id, _ in unordered.examples], np.int64)
-        values = [value for _, value in unordered.examples]
-        ids = Positions(numbers, self.first)
-        return Unordered(unordered.count, tuple(zip(ids, values, strict=True)))
-
 
 def _without_duplicates(
     sides: _Sides, plan: Plan, grouping: Grouping, on_step: OnStep
@@ -423,12 +441,7 @@ def _without_duplicates(
     joined = earlier.before(records) if sides.first else records
     columns = columns_of_records(joined, plan, sides.first, on_step)
     positions = sides.positions(columns)
-    columns = replace(
-        columns,
-        ids=positions,
-        unordered=sides.named(columns.unordered),
-        only_between=sides.only_between,
-    )
+    columns = replace(columns, ids=positions, only_between=sides.only_between)
     with Run.temporary() as run:
         groups = groups_among(columns, plan, grouping, Resources(run.folder, on_step))
     return Deduplicated(sides.table.records, groups, positions, Compared(plan, columns))

@@ -30,7 +30,7 @@ from esdedup.records.record_columns import RowsOfColumns
 from esdedup.search.scopes import scope_paths
 from esdedup.sketch.kinds.base import ValueField
 from esdedup.stores.changes import merged
-from esdedup.stores.fields import has_field, quoted, text_of, value_at
+from esdedup.stores.fields import has_field, only, quoted, text_of, value_at
 from esdedup.tabular import ArrowStream, Frame, require_pyarrow
 from esdedup.text.arrays import I64
 
@@ -50,7 +50,7 @@ class Argument:
 
     name: in messages.
     id: the field of the ids; None for positions.
-    with_keep_field: they have the field of the keep rule.
+    with_keep_field: the field of the keep rule is read.
     """
 
     name: str = "records"
@@ -312,7 +312,11 @@ def _read(
         texts = [
             _text(source, text_fields, row, argument) for row, source in enumerate(sources, start)
         ]
-    documents = (Document(str(row), source) for row, source in enumerate(sources, start))
+    # What is only compared with precedes all, whatever it has in the field of the keep rule.
+    compared = sources
+    if not argument.with_keep_field:
+        compared = [only(source, text_fields) for source in sources]
+    documents = (Document(str(row), source) for row, source in enumerate(compared, start))
     ids = None
     if argument.id is not None:
         ids = [_id(source, argument.id, row) for row, source in enumerate(sources, start)]

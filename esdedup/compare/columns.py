@@ -119,7 +119,10 @@ def columns_of_part(
     def texts_of(rows: I64) -> Callable[[], list[str]]:
         return lambda: [texts[row] for row in order[rows].tolist()]
 
-    unordered = plan.keep.unordered(part.keys, ids_of)
+    # Only those of the second set have a field of the keep rule.
+    unordered = plan.keep.unordered(
+        part.keys, lambda rows: ids_of(rows - earlier if is_numbered else rows)
+    )
     every_row = np.arange(part.filled.size)
     rows = every_row if is_numbered else _last_of_two_sets(part.ids, earlier)
     order = plan.keep.order(rows, part.keys)

@@ -32,17 +32,9 @@ def read_values(column: _Column) -> list[Any]:
             return in_memory_values(values_of(column))
         except NO_JSON:
             return in_memory_values(column.to_pylist())
-    unit = getattr(getattr(column, "dtype", None), "time_unit", None)
-    if unit is None or not hasattr(column, "to_physical"):
-        return in_memory_values(given_values(column))
-    is_time = hasattr(column.dtype, "time_zone")
-    if is_time and unit != "ns":
-        return in_memory_values(column.to_list())
-    numbers: list[int | None] = column.to_physical().to_list()
-    if not is_time:
-        return numbers
-    zone = "Z" if column.dtype.time_zone else ""
-    return [None if number is None else time_of(number) + zone for number in numbers]
+    if hasattr(column, "to_physical") and _needs_numbers(column.dtype):
+        return _from_numbers(column.to_physical().to_list(), column.dtype)
+    return in_memory_values(given_values(column))
 
 
 def exact_values(column: _Column) -> list[Any]:
@@ -146,6 +138,26 @@ def _has_times(kind: _Type) -> bool:
     """Return whether a type of Polars is of times, or of lists of them."""
     inner = getattr(kind, "inner", None)
     return bool(kind.is_temporal() if inner is None else _has_times(inner))
+
+
+def _needs_numbers(kind: _Type) -> bool:
+    """Return whether values of a type of Polars are durations, or times of nanoseconds."""
+    inner = getattr(kind, "inner", None)
+    if inner is not None:
+        return _needs_numbers(inner)
+    unit = getattr(kind, "time_unit", None)
+    return unit is not None and (unit == "ns" or not hasattr(kind, "time_zone"))
+
+
+def _from_numbers(numbers: list[Any], kind: _Type) -> list[Any]:
+    """Return the values of JSON of a type's numbers: times as texts, durations as they are."""
+    inner = getattr(kind, "inner", None)
+    if inner is not None:
+        return [None if listed is None else _from_numbers(listed, inner) for listed in numbers]
+    if not hasattr(kind, "time_zone"):
+        return numbers
+    zone = "Z" if kind.time_zone else ""
+    return [None if number is None else time_of(number) + zone for number in numbers]
 
 
 def _listed(value: Any) -> Any:
