@@ -17,6 +17,7 @@ from esdedup.compare.resources import DEFAULT_MEMORY
 from esdedup.runs.places import LastOfEachId
 from esdedup.runs.shares import Part, Shares, StoredTexts, TextsOf
 from esdedup.search.scopes import Scopes
+from esdedup.sketch.measures import COSINE
 from esdedup.sketch.sketch import NO_TEXT, digest_words
 from esdedup.stores.memory_mapped import mapped, mapped_zeros
 from esdedup.text.arrays import I64, U64, Mask, offsets_of
@@ -84,7 +85,9 @@ class Columns:
 
     def blank(self, plan: Plan) -> int:
         """Return the number of documents with a blank fingerprint, which is not compared."""
-        if not plan.reads_values:
+        sketch = plan.sketch or plan.meta.scheme.sketches[0]
+        # No vector is blank: a text that is empty is a vector that is missing.
+        if not sketch.reads_values or sketch.measure == COSINE:
             return 0
         return int(np.count_nonzero((self.digests == digest_words([NO_TEXT])).all(axis=1)))
 

@@ -19,6 +19,7 @@ from tests.helpers.places import Place, clusters
 TEXT = "the council of the town agreed that the old bridge will be repaired before the winter"
 
 
+@pytest.mark.filterwarnings("ignore:keep ")
 @pytest.mark.parametrize(
     ("rule", "values", "stays"),
     [

@@ -31,6 +31,8 @@ from tests.helpers.scoped_documents import (
     stored_originals,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*duplicates of none")
+
 TEXT = "the council of the town agreed that the old bridge will be repaired before the winter"
 
 
