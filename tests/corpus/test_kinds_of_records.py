@@ -206,10 +206,14 @@ ODD = [
 @pytest.mark.parametrize("value", ODD, ids=range(len(ODD)))
 def test_no_value_of_a_record_ends_in_another_error(value: Any) -> None:
     rows = [{"text": A, "v": value}, {"text": A, "v": 5}, {"text": A}]
-    for settings in (
+    every: list[dict[str, Any]] = [
         *({"keep": f"{rule}:v"} for rule in ("first", "last", "newest", "oldest", "highest")),
-        {"keep": "first:v=5,x"}, {"within": ["v"]}, {"conflict": "v"}, {"within": ["v:3d"]},
-    ):  # fmt: skip
+        {"keep": "first:v=5,x"},
+        {"within": ["v"]},
+        {"conflict": "v"},
+        {"within": ["v:3d"]},
+    ]
+    for settings in every:
         try:
             esdedup.dedup(rows, **settings)
         except UsageError:
@@ -269,7 +273,8 @@ def test_a_missing_text_is_no_error(missing: Any) -> None:
         assert len(found.kept) == 2
         assert len(esdedup.pairs(column)) == 1
         assert [each.row for each in esdedup.dedup([A, B], against=column).duplicates] == [0]
-    assert esdedup.dedup([missing, missing]).removed == []
+    nothing: list[Any] = [missing, missing]
+    assert esdedup.dedup(nothing).removed == []
     with pytest.raises(RecordError, match="record 1: use a mapping or text, not int"):
         esdedup.dedup([A, 3])
 
@@ -353,6 +358,7 @@ def test_the_keep_field_of_what_is_only_compared_with_is_not_read(kind: str) -> 
 
 
 def test_a_list_without_numbers_is_no_vector() -> None:
+    rows: Any
     for rows in ([{"v": []}, {"v": [1.0, 2.0]}], [{"v": np.array([])}]):
         with pytest.raises(UsageError, match="the first vector in the field 'v' is an empty list"):
             esdedup.pairs(rows, vector="v")
