@@ -255,12 +255,12 @@ def pairs(
             columns = _columns_of_two(records, against, id, plan, on_step)
             columns = replace(columns, only_between=only_between)
             with Run.temporary() as run:
-                found = pairs_among(columns, plan, Resources(run.folder, on_step))
+                similar_pairs = pairs_among(columns, plan, Resources(run.folder, on_step))
         else:
             with _read(records, id, plan, on_step) as (columns, resources):
-                found = pairs_among(columns, plan, resources)
-    _warn(found.warnings(plan.limits))
-    return found
+                similar_pairs = pairs_among(columns, plan, resources)
+    _warn(similar_pairs.warnings(plan.limits))
+    return similar_pairs
 
 
 def _by_vectors(

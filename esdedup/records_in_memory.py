@@ -25,12 +25,12 @@ from esdedup.records.frame_columns import (
     with_texts,
 )
 from esdedup.records.merge import Merge, fields_of
-from esdedup.records.plain_values import in_memory
 from esdedup.records.record_columns import RowsOfColumns
 from esdedup.search.scopes import scope_paths
 from esdedup.sketch.kinds.base import ValueField
 from esdedup.stores.changes import merged
 from esdedup.stores.fields import has_field, only, quoted, text_of, value_at
+from esdedup.stores.plain_values import in_memory
 from esdedup.tabular import ArrowStream, Frame, require_pyarrow
 from esdedup.text.arrays import I64
 
@@ -102,10 +102,10 @@ class InMemory:
 
         prefix: of messages. Raises UsageError if two columns have this name.
         """
-        found = [column for column in self.column_names or [] if str(column) == name]
-        if len(found) > 1:
+        names = [column for column in self.column_names or [] if str(column) == name]
+        if len(names) > 1:
             raise UsageError(f"{prefix}two columns have the name {name!r}")
-        return found[0] if found else None
+        return names[0] if names else None
 
     def column(self, name: Hashable) -> Any:
         """Return a column of the frame's library, of a Dataset one of Arrow."""
@@ -438,21 +438,21 @@ def _sources(
         records = given_values(table.records)
         return InMemory(records), [*_mappings(records, names)]
     columns: dict[str, list[object]] = {}
-    as_given: set[str] = set()
+    as_given = set[str]()
     for name in names:
-        column, found = name, table.column_named(name, argument.prefix)
-        if found is None:
+        column, column_name = name, table.column_named(name, argument.prefix)
+        if column_name is None:
             column = name.partition(".")[0]
-            found = table.column_named(column, argument.prefix)
-        if found is None:
+            column_name = table.column_named(column, argument.prefix)
+        if column_name is None:
             listed = ", ".join(map(str, column_names))
             raise UsageError(f"{argument.prefix}there is no column {name!r}. There are: {listed}")
         if isinstance(name, ValueField) and column not in columns:
             # A vector as a list takes many times the memory of its array.
-            columns[column] = given_values(table.column(found))
+            columns[column] = given_values(table.column(column_name))
             as_given.add(column)
         elif column not in columns or column in as_given:
-            columns[column] = read_values(table.column(found))
+            columns[column] = read_values(table.column(column_name))
             as_given.discard(column)
     return table, RowsOfColumns(columns)
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from esdedup.exceptions import UsageError
-from esdedup.records.merge import is_nan
 from esdedup.search.scopes import texts_of_value
 from esdedup.stores.fields import quoted, value_at
+from esdedup.stores.plain_values import is_nan
 from esdedup.text.strings import Strings
 
 _WITHOUT = ""

@@ -20,8 +20,8 @@ import numpy as np
 from esdedup.exceptions import EsdedupError, InputError, UsageError
 from esdedup.models import Fields, grouped
 from esdedup.records.locations import AHEAD, open_file
-from esdedup.records.merge import NO_MERGE, Merge, is_nan
-from esdedup.records.plain_values import plain_values
+from esdedup.records.merge import NO_MERGE, Merge
+from esdedup.stores.plain_values import is_nan, plain_values
 from esdedup.tabular import TableFormat, require_pyarrow
 from esdedup.text.arrays import Mask, run_starts
 

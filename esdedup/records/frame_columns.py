@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from esdedup.records.columnar import NO_JSON, values_of
-from esdedup.records.plain_values import in_memory_values, time_of
+from esdedup.stores.plain_values import in_memory_values, time_of
 from esdedup.tabular import require_pyarrow
 from esdedup.text.arrays import I64
 
@@ -25,7 +25,7 @@ def given_values(column: _Column) -> list[Any]:
     return [*getattr(column, next(call for call in _CALLS if hasattr(column, call)))()]
 
 
-def read_values(column: _Column) -> list[Any]:
+def read_values(column: _Column) -> list[object]:
     """Return the values of a column as values of JSON, as of a file; None for missing ones."""
     if _is_of_arrow(column):
         try:
@@ -50,7 +50,7 @@ def exact_values(column: _Column) -> list[Any]:
     return [*map(_listed, given_values(column))]
 
 
-def column_of(column: _Column, values: list[Any], *, becomes_list: bool = False) -> _Column:
+def column_of(column: _Column, values: list[object], *, becomes_list: bool = False) -> _Column:
     """Return a column of the type of another.
 
     values: as `exact_values` returns them. becomes_list: they are lists of such values.
@@ -67,8 +67,8 @@ def column_of(column: _Column, values: list[Any], *, becomes_list: bool = False)
         if becomes_list:
             kind = column.head(0).implode().dtype
             stored = column_type("", [], stored).implode().dtype
-        made = column_type(column.name, values, stored)
-        return made if kind == stored else made.cast(kind)
+        new_column = column_type(column.name, values, stored)
+        return new_column if kind == stored else new_column.cast(kind)
     return type(column)(values, index=column.index, dtype=object if becomes_list else column.dtype)
 
 
@@ -149,7 +149,7 @@ def _needs_numbers(kind: _Type) -> bool:
     return unit is not None and (unit == "ns" or not hasattr(kind, "time_zone"))
 
 
-def _from_numbers(numbers: list[Any], kind: _Type) -> list[Any]:
+def _from_numbers(numbers: list[Any], kind: _Type) -> list[object]:
     """Return the values of JSON of a type's numbers: times as texts, durations as they are."""
     inner = getattr(kind, "inner", None)
     if inner is not None:
@@ -160,7 +160,7 @@ def _from_numbers(numbers: list[Any], kind: _Type) -> list[Any]:
     return [None if number is None else time_of(number) + zone for number in numbers]
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> object:
     """Return an array, which frames of pandas have in place of lists, as a list."""
     if not isinstance(value, np.ndarray):
         return value

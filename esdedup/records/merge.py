@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-
-import numpy as np
 
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import RecordError, UsageError
@@ -16,6 +13,7 @@ from esdedup.models import Fields
 from esdedup.stores.changes import merged
 from esdedup.stores.fields import value_at
 from esdedup.stores.json_text import EXACT, VALUES, Number, holds, merged_text, value_of
+from esdedup.stores.plain_values import is_nan
 
 Values = Mapping[str, object]
 """The values of fields of a document, by path; a field without a value is missing."""
@@ -187,11 +185,6 @@ def _is_missing(value: object) -> bool:
     if isinstance(value, list):
         return all(map(_is_missing, value))
     return value is None or value == "" or is_nan(value)
-
-
-def is_nan(value: object) -> bool:
-    """Return whether a value is NaN, which data frames have where a value is missing."""
-    return isinstance(value, float | np.floating) and math.isnan(value)
 
 
 def _distinct(values: Iterable[object]) -> list[object]:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import esdedup
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.records.files import Record, read_records
-from esdedup.records.plain_values import in_memory, plain
+from esdedup.stores.plain_values import in_memory, plain
 from esdedup.text.instants import instant_of
 from tests.helpers.commands import words
 from tests.helpers.packages import imported
@@ -265,6 +265,7 @@ def test_a_value_of_a_program_is_one_of_json(value: Any) -> None:
 @pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])
 def test_a_missing_text_is_no_error(missing: Any) -> None:
     pl, texts = imported("polars"), [A, None, A]
+    column: Any
     columns: list[Any] = [[A, missing, A], pd.Series([A, missing, A]), np.array([A, missing, A])]
     columns += [pa.array(texts), pa.chunked_array([texts]), pl.Series(texts)]
     for column in columns:
@@ -273,8 +274,8 @@ def test_a_missing_text_is_no_error(missing: Any) -> None:
         assert len(found.kept) == 2
         assert len(esdedup.pairs(column)) == 1
         assert [each.row for each in esdedup.dedup([A, B], against=column).duplicates] == [0]
-    nothing: list[Any] = [missing, missing]
-    assert esdedup.dedup(nothing).removed == []
+    without_text: Any = [missing, missing]
+    assert esdedup.dedup(without_text).removed == []
     with pytest.raises(RecordError, match="record 1: use a mapping or text, not int"):
         esdedup.dedup([A, 3])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import uuid
 from collections.abc import Iterable
 from types import NoneType
@@ -12,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from esdedup.exceptions import RecordError
-from esdedup.records.merge import is_nan
 
 _AS_IT_IS = {NoneType, str, int, float, bool}
 """Types of values that JSON has."""
@@ -27,7 +27,7 @@ def plain_values(values: list[Any]) -> list[Any]:
     return values if _AS_IT_IS.issuperset(map(type, values)) else [*map(plain, values)]
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """Return a value as a value of JSON, which may be NaN or infinite.
 
     Raises RecordError for a value without such a form, UnicodeDecodeError for bytes that are no
@@ -58,7 +58,7 @@ def plain(value: Any) -> Any:
     raise RecordError("is an interval, or a duration in a list, which has no form in JSON")
 
 
-def in_memory_values(values: Iterable[Any]) -> list[Any]:
+def in_memory_values(values: Iterable[object]) -> list[Any]:
     """Return values of a frame or a list as values of JSON, None for missing ones."""
     listed = values if isinstance(values, list) else [*values]
     types = {*map(type, listed)}
@@ -67,7 +67,7 @@ def in_memory_values(values: Iterable[Any]) -> list[Any]:
     return [*map(in_memory, listed)]
 
 
-def in_memory(value: Any) -> Any:
+def in_memory(value: object) -> object:
     """Return a value that a program has as a value of JSON, None for a missing one.
 
     NaN is missing. A duration is a number of its units, or of microseconds. What has no form in
@@ -80,19 +80,24 @@ def in_memory(value: Any) -> Any:
     if isinstance(value, datetime.timedelta | np.timedelta64):
         return _of_duration(value)
     try:
-        found = plain(value)
+        plain_value = plain(value)
     except OverflowError:
         return value.isoformat() if isinstance(value, datetime.datetime) else value
     except (RecordError, ValueError, TypeError):
         return value
-    return None if is_nan(found) else found
+    return None if is_nan(plain_value) else plain_value
 
 
 def time_of(nanoseconds: int) -> str:
     """Return a time since 1970 in ISO 8601, as pandas writes it, without a zone."""
-    whole, rest = divmod(nanoseconds, 1_000)
-    moment = _EPOCH + whole * _MICROSECOND
-    return f"{moment.isoformat(timespec='microseconds')}{rest:03}" if rest else moment.isoformat()
+    microseconds, below = divmod(nanoseconds, 1_000)
+    moment = _EPOCH + microseconds * _MICROSECOND
+    return f"{moment.isoformat(timespec='microseconds')}{below:03}" if below else moment.isoformat()
+
+
+def is_nan(value: object) -> bool:
+    """Return whether a value is NaN, which data frames have where a value is missing."""
+    return isinstance(value, float | np.floating) and math.isnan(value)
 
 
 def _of_decimal(value: decimal.Decimal) -> int | float | str:
@@ -104,7 +109,7 @@ def _of_decimal(value: decimal.Decimal) -> int | float | str:
     return float(value) if len(digits) <= _DIGITS_OF_A_FLOAT else f"{value:f}"
 
 
-def _of_numpy(value: Any) -> Any:
+def _of_numpy(value: np.ndarray | np.generic) -> object:
     """Return an array or a scalar of numpy as a value of JSON."""
     if isinstance(value, np.datetime64):
         item = value.item()
@@ -123,7 +128,7 @@ def _of_numpy(value: Any) -> Any:
     return plain(item)
 
 
-def _of_duration(value: Any) -> Any:
+def _of_duration(value: datetime.timedelta | np.timedelta64) -> int | None:
     if value != value:
         return None
     exact = getattr(value, "asm8", value)
