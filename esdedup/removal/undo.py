@@ -123,8 +123,8 @@ def require_apart(location: IndexLocation, log: LogReader) -> None:
     header = log.header
     if header.to is None:
         return
-    here, there = location.indices_of(location.index, header.to)
-    if shared := sorted(here & there):
+    own_indices, destinations = location.indices_of(location.index, header.to)
+    if shared := sorted(own_indices & destinations):
         is_alias = header.to != location.index
         by_alias = f" ({location.index!r} names {', '.join(shared)} too)" if is_alias else ""
         former = f"`index` {header.index}, or " if header.index != location.index else ""
@@ -133,7 +133,9 @@ def require_apart(location: IndexLocation, log: LogReader) -> None:
             f" can't be restored{by_alias}: use {former}`into` another index"
         )
     # A file has no aliases, so that its log need not be read to the end first.
-    if isinstance(location.target, Connection) and (former_indices := there & log.removed_from):
+    if isinstance(location.target, Connection) and (
+        former_indices := destinations & log.removed_from
+    ):
         raise UsageError(
             f"log file {log.path} is of documents that were moved to {header.to!r}, and this name"
             f" stands for {', '.join(sorted(former_indices))} now, which they were moved from: have"

@@ -49,8 +49,8 @@ class IndexLocation:
             )
         if index.startswith(PREFIX):
             raise UsageError(f"index {index!r} holds judgements: name another to move to")
-        here, there = self.indices_of(self.index, index)
-        if shared := sorted(here & there):
+        own_indices, destinations = self.indices_of(self.index, index)
+        if shared := sorted(own_indices & destinations):
             raise UsageError(
                 f"{index!r} names an index that {self.index!r} names too: {', '.join(shared)}"
             )

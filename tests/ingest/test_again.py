@@ -200,7 +200,7 @@ def test_a_fast_load_of_an_index_that_is_in_use_changes_nothing(url: str, name: 
     alias, empty = f"{name}-alias", f"{name}-empty"
     for index in (name, empty):
         settings = {"number_of_replicas": 0, "refresh_interval": "7s"}
-        aliases = {alias: {}} if index == empty else {}
+        aliases: dict[str, object] = {alias: {}} if index == empty else {}
         call(url, "PUT", f"/{index}", {"settings": settings, "aliases": aliases})
     fill(url, name, {"of others": {"text": SENTENCE}})
 
