@@ -17,10 +17,12 @@ from esdedup.exceptions import RecordError, UsageError
 from esdedup.models import Document
 from esdedup.records.documents import id_at
 from esdedup.records.frame_columns import (
+    Column,
     column_of,
     exact_values,
     given_values,
     read_values,
+    rows_of_table,
     taken,
     with_texts,
 )
@@ -107,7 +109,7 @@ class InMemory:
             raise UsageError(f"{prefix}two columns have the name {name!r}")
         return names[0] if names else None
 
-    def column(self, name: Hashable) -> Any:
+    def column(self, name: Hashable) -> Column:
         """Return a column of the frame's library, of a Dataset one of Arrow."""
         records = self.records
         if not hasattr(records, "features") or records.format["type"] == "custom":
@@ -123,7 +125,7 @@ class InMemory:
             return records.iloc[rows]
         if hasattr(records, "features"):
             return records.select(rows)
-        return _rows_of_arrow(records, rows) if hasattr(records, "take") else records[rows.tolist()]
+        return rows_of_table(records, rows) if hasattr(records, "take") else records[rows.tolist()]
 
     def with_texts(self, text_field: str, rows: I64, texts: Sequence[str]) -> InMemory:
         """Return the records with other texts of some rows.
@@ -206,7 +208,9 @@ class InMemory:
             records = records._with_column(name, column, becomes_list=becomes_list)
         return records
 
-    def _with_column(self, name: Hashable, column: Any, *, becomes_list: bool = False) -> InMemory:
+    def _with_column(
+        self, name: Hashable, column: Column, *, becomes_list: bool = False
+    ) -> InMemory:
         """Return a frame or a table with another column in place of one.
 
         becomes_list: it has lists of the values' type.
@@ -457,7 +461,7 @@ def _sources(
     return table, RowsOfColumns(columns)
 
 
-def _mappings(records: Sequence[Any], names: Sequence[str]) -> Iterator[Any]:
+def _mappings(records: Sequence[object], names: Sequence[str]) -> Iterator[Any]:
     """Yield records as mappings whose fields of some names have values of JSON.
 
     names: a field of the text first.
@@ -481,15 +485,6 @@ def _mappings(records: Sequence[Any], names: Sequence[str]) -> Iterator[Any]:
             yield {**record, **changed} if changed else record
         else:
             yield {names[0]: None} if in_memory(record) is None else record
-
-
-def _rows_of_arrow(table: Any, rows: I64) -> Any:
-    """Return some rows of a table or a batch."""
-    try:
-        return table.take(rows)
-    except require_pyarrow().ArrowNotImplementedError:
-        columns = [taken(column, rows) for column in table.columns]
-        return type(table).from_arrays(columns, schema=table.schema)
 
 
 def _texts_of_column(

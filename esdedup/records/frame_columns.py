@@ -13,19 +13,20 @@ from esdedup.tabular import require_pyarrow
 from esdedup.text.arrays import I64
 
 # Frames are of libraries that need not be installed.
-_Column = Any
+Column = Any
+_Table = Any
 _Type = Any
 _CALLS = "to_pylist", "to_list", "tolist", "__iter__"
 
 
-def given_values(column: _Column) -> list[Any]:
+def given_values(column: Column) -> list[object]:
     """Return the values of a column as its library has them, None for missing ones."""
     if hasattr(column, "notna"):
         column = column.astype(object).where(column.notna(), None)
     return [*getattr(column, next(call for call in _CALLS if hasattr(column, call)))()]
 
 
-def read_values(column: _Column) -> list[object]:
+def read_values(column: Column) -> list[object]:
     """Return the values of a column as values of JSON, as of a file; None for missing ones."""
     if _is_of_arrow(column):
         try:
@@ -37,7 +38,7 @@ def read_values(column: _Column) -> list[object]:
     return in_memory_values(given_values(column))
 
 
-def exact_values(column: _Column) -> list[Any]:
+def exact_values(column: Column) -> list[object]:
     """Return values of which `column_of` makes the same column; times can be numbers.
 
     Python's times have no nanoseconds.
@@ -50,7 +51,7 @@ def exact_values(column: _Column) -> list[Any]:
     return [*map(_listed, given_values(column))]
 
 
-def column_of(column: _Column, values: list[object], *, becomes_list: bool = False) -> _Column:
+def column_of(column: Column, values: list[object], *, becomes_list: bool = False) -> Column:
     """Return a column of the type of another.
 
     values: as `exact_values` returns them. becomes_list: they are lists of such values.
@@ -72,7 +73,7 @@ def column_of(column: _Column, values: list[object], *, becomes_list: bool = Fal
     return type(column)(values, index=column.index, dtype=object if becomes_list else column.dtype)
 
 
-def with_texts(column: _Column, texts: Mapping[int, str]) -> _Column:
+def with_texts(column: Column, texts: Mapping[int, str]) -> Column:
     """Return a column with other texts in some rows.
 
     The categories of a column are a fixed list, and would hold the texts of before, too. So such a
@@ -91,7 +92,7 @@ def with_texts(column: _Column, texts: Mapping[int, str]) -> _Column:
     return type(column)(values, index=column.index, dtype=dtype)
 
 
-def taken(column: _Column, rows: I64) -> _Column:
+def taken(column: Column, rows: I64) -> Column:
     """Return the values at some rows, in their order, as a column of the same type."""
     if not _is_of_arrow(column):
         return column.take(rows) if hasattr(column, "iloc") else column[rows]
@@ -106,7 +107,16 @@ def taken(column: _Column, rows: I64) -> _Column:
         return _joined(column, runs)
 
 
-def _joined(column: _Column, runs: list[_Column]) -> _Column:
+def rows_of_table(table: _Table, rows: I64) -> _Table:
+    """Return some rows of a table of Arrow, or of a batch."""
+    try:
+        return table.take(rows)
+    except require_pyarrow().ArrowNotImplementedError:
+        columns = [taken(column, rows) for column in table.columns]
+        return type(table).from_arrays(columns, schema=table.schema)
+
+
+def _joined(column: Column, runs: list[Column]) -> Column:
     """Return parts of a column of Arrow as one of the same kind."""
     pa = require_pyarrow()
     if not runs:
@@ -117,7 +127,7 @@ def _joined(column: _Column, runs: list[_Column]) -> _Column:
     return pa.chunked_array([pa.concat_arrays(chunks)], column.type)
 
 
-def _is_of_arrow(column: _Column) -> bool:
+def _is_of_arrow(column: Column) -> bool:
     return hasattr(column, "to_pylist")
 
 
@@ -149,7 +159,7 @@ def _needs_numbers(kind: _Type) -> bool:
     return unit is not None and (unit == "ns" or not hasattr(kind, "time_zone"))
 
 
-def _from_numbers(numbers: list[Any], kind: _Type) -> list[object]:
+def _from_numbers(numbers: Column, kind: _Type) -> list[object]:
     """Return the values of JSON of a type's numbers: times as texts, durations as they are."""
     inner = getattr(kind, "inner", None)
     if inner is not None:

@@ -8,7 +8,6 @@ import math
 import uuid
 from collections.abc import Iterable
 from types import NoneType
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
-def plain_values(values: list[Any]) -> list[Any]:
+def plain_values(values: list[object]) -> list[object]:
     """Return values as values of JSON. Raises the errors of `plain`."""
     return values if _AS_IT_IS.issuperset(map(type, values)) else [*map(plain, values)]
 
@@ -58,7 +57,7 @@ def plain(value: object) -> object:
     raise RecordError("is an interval, or a duration in a list, which has no form in JSON")
 
 
-def in_memory_values(values: Iterable[object]) -> list[Any]:
+def in_memory_values(values: Iterable[object]) -> list[object]:
     """Return values of a frame or a list as values of JSON, None for missing ones."""
     listed = values if isinstance(values, list) else [*values]
     types = {*map(type, listed)}

@@ -276,8 +276,9 @@ def test_a_missing_text_is_no_error(missing: Any) -> None:
         assert [each.row for each in esdedup.dedup([A, B], against=column).duplicates] == [0]
     without_text: Any = [missing, missing]
     assert esdedup.dedup(without_text).removed == []
+    wrong: Any = [A, 3]
     with pytest.raises(RecordError, match="record 1: use a mapping or text, not int"):
-        esdedup.dedup([A, 3])
+        esdedup.dedup(wrong)
 
 
 def test_a_field_may_be_in_later_batches_only() -> None:
