@@ -165,7 +165,7 @@ def _from_numbers(numbers: Column, kind: _Type) -> list[object]:
     if inner is not None:
         return [None if listed is None else _from_numbers(listed, inner) for listed in numbers]
     if not hasattr(kind, "time_zone"):
-        return numbers
+        return [*numbers]
     zone = "Z" if kind.time_zone else ""
     return [None if number is None else time_of(number) + zone for number in numbers]
 
