@@ -19,7 +19,7 @@ from esdedup.compare.resources import Resources
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Groups, groups_among
 from esdedup.records.merge import NO_MERGE, Merge
-from esdedup.records_in_memory import InMemory, NewValues
+from esdedup.records_in_memory import InMemory, TakenValues
 from esdedup.runs.run import Run
 from esdedup.sketch.measures import Measure
 from esdedup.tabular import TabularList
@@ -202,7 +202,7 @@ class Deduplicated(Generic[_Table]):
         table: _Table = records.picked(np.delete(np.arange(self._count), self._rows))
         return table
 
-    def _new_values(self, records: InMemory) -> dict[int, NewValues]:
+    def _new_values(self, records: InMemory) -> dict[int, TakenValues]:
         """Return the new values of records that stay and have duplicates, by position."""
         rows_of_duplicates: dict[int, list[int]] = {}
         for duplicate in self.duplicates:
@@ -213,7 +213,7 @@ class Deduplicated(Generic[_Table]):
         def values(row: int) -> dict[str, object]:
             return self._merge.values_in({path: column[row] for path, column in columns.items()})
 
-        new_values = dict[int, NewValues]()
+        new_values = dict[int, TakenValues]()
         for original, rows in rows_of_duplicates.items():
             new = self._merge.new_values(values(original), map(values, rows))
             filled_from = {
@@ -221,7 +221,7 @@ class Deduplicated(Generic[_Table]):
                 for path in self._merge.fill
                 if path in new
             }
-            new_values[original] = NewValues(new, filled_from)
+            new_values[original] = TakenValues(new, filled_from)
         return new_values
 
     @cached_property

@@ -71,7 +71,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class NewValues:
+class TakenValues:
     """New values of a record, by field.
 
     values: of all fields that change.
@@ -172,14 +172,14 @@ class InMemory:
             return [value_at(record, path) for record in self.records]
         return exact_values(self.column(self.column_named(path)))
 
-    def with_values(self, merge: Merge, new_values: Mapping[int, NewValues]) -> InMemory:
+    def with_values(self, merge: Merge, new_values: Mapping[int, TakenValues]) -> InMemory:
         """Return the records with new values of fields; collected fields become lists.
 
         new_values: by the row of a record. Raises RecordError for a nested field in what is no
         object.
         """
         if self.column_names is None:
-            none = NewValues({}, {})
+            none = TakenValues({}, {})
             return InMemory(
                 [
                     _with_values(record, merge, row, new_values.get(row, none).values)

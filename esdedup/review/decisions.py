@@ -14,7 +14,7 @@ _WORDS: dict[Verdict, str] = {"duplicate": "duplicates", "different": "not dupli
 
 
 @dataclass(frozen=True)
-class Seen:
+class View:
     """What a person saw of the documents that they judge.
 
     digests: of the texts, by id.
@@ -62,31 +62,33 @@ class Decisions:
         similarity: float | None = None,
         *,
         drawn: bool = False,
-        seen: Seen | None = None,
+        view: View | None = None,
     ) -> Decision:
         """Keep a verdict on some pairs of documents. Raises what `StoredJudgements.judge` does.
 
-        seen: what the verdict is about; by default the documents of now. Raises ChangedSince if a
+        view: what the verdict is about; by default the documents of now. Raises ChangedSince if a
         text has changed since, or another verdict was given.
         """
         stored = self.index.judgements
         with self._turn:
             replaced = stored.stored_on(pairs)
-            if seen is not None:
-                _check_known(stored.renewed(replaced), verdict, seen)
-            digests = None if seen is None else seen.digests
-            judgements = stored.judge_pairs(pairs, verdict, similarity, drawn=drawn, seen=digests)
+            if view is not None:
+                _check_known(stored.renewed(replaced), verdict, view)
+            digests = None if view is None else view.digests
+            judgements = stored.judge_pairs(
+                pairs, verdict, similarity, drawn=drawn, digests=digests
+            )
             decision = Decision(tuple(judgements), tuple(replaced))
             self._by_time[decision.time] = decision
         self._note_change(replaced, judgements)
         return decision
 
-    def seen_in(self, groups: Groups, rows: Sequence[int]) -> Seen:
+    def view_of(self, groups: Groups, rows: Sequence[int]) -> View:
         """Return what groups show of some documents, with the decisions of this session."""
         judged = {judgement.judged for judgement in groups.judgements.pairs}
         with self._turn:
             judged |= self._by_time.keys()
-        return Seen({groups.ids[row]: groups.digest(row) for row in rows}, frozenset(judged))
+        return View({groups.ids[row]: groups.digest(row) for row in rows}, frozenset(judged))
 
     def read(self, judgements: Sequence[Judgement]) -> int:
         """Keep judgements of a file, unless newer ones exist; return how many are kept."""
@@ -148,12 +150,12 @@ class Decisions:
             self.group_search.note(*sorted(ids))
 
 
-def _check_known(stored: Sequence[Judgement], verdict: Verdict, seen: Seen) -> None:
+def _check_known(stored: Sequence[Judgement], verdict: Verdict, view: View) -> None:
     """Raise ChangedSince if a person did not know of a judgement that theirs contradicts."""
     unknown = [
         judgement
         for judgement in stored
-        if judgement.judged not in seen.judged and judgement.verdict not in (verdict, "unsure")
+        if judgement.judged not in view.judged and judgement.verdict not in (verdict, "unsure")
     ]
     if unknown:
         first = unknown[0]

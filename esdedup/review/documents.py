@@ -12,7 +12,7 @@ from starlette.responses import FileResponse, Response
 
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document, Query
-from esdedup.review.decisions import Seen
+from esdedup.review.decisions import View
 from esdedup.review.jobs import Job
 from esdedup.review.messages import message
 from esdedup.review.pages import Parameters, Review
@@ -239,17 +239,17 @@ class DocumentPages:
         if len(digests) != 2 or "judged" not in parameters:
             raise UsageError("it is not known which texts you saw: look at the documents again")
         left_digest, right_digest = digests
-        seen = Seen({left: left_digest, right: right_digest}, frozenset([parameters["judged"]]))
+        view = View({left: left_digest, right: right_digest}, frozenset([parameters["judged"]]))
         sketch = self.review.group_search.grouping.limits.sketch
         similarity = self.review.index.explain(left, right, sketch=sketch).similarity
         # The page Judge only shows pairs whose turn it is.
         drawn = parameters.get("from") == "judge"
         try:
             decision = self.review.decisions.judge(
-                [(left, right)], cast(Verdict, verdict), similarity, drawn=drawn, seen=seen
+                [(left, right)], cast(Verdict, verdict), similarity, drawn=drawn, view=view
             )
         except ChangedSince as change:
-            ids = {"left": left, "right": right, "again": change.what}
+            ids = {"left": left, "right": right, "again": change.kind}
             if drawn:
                 # Their similarity stays hidden.
                 return self.review.redirect("/judge", ids)

@@ -268,10 +268,10 @@ class GroupPages:
         """Judge pairs of rows different. Raises ChangedSince, with their groups formed again."""
         review = self.review
         rows = sorted({row for pair in pairs for row in pair})
-        seen = review.decisions.seen_in(groups, rows)
+        view = review.decisions.view_of(groups, rows)
         ids = [(groups.ids[left], groups.ids[right]) for left, right in pairs]
         try:
-            return review.decisions.judge(ids, "different", seen=seen)
+            return review.decisions.judge(ids, "different", view=view)
         except ChangedSince as change:
             review.group_search.note(*change.ids)
             raise

@@ -104,13 +104,13 @@ _PATHS = [*_FIELDS, "representative"]
 class ChangedSince(UsageError):
     """A text or a judgement is not the one that a person saw, so that nothing was stored.
 
-    what: the kind of the change.
+    kind: of the change.
     ids: of the documents that it is about.
     """
 
-    def __init__(self, message: str, what: Literal["text", "judged"], ids: Sequence[str]) -> None:
+    def __init__(self, message: str, kind: Literal["text", "judged"], ids: Sequence[str]) -> None:
         super().__init__(message)
-        self.what, self.ids = what, tuple(ids)
+        self.kind, self.ids = kind, tuple(ids)
 
 
 @dataclass(frozen=True)
@@ -232,11 +232,11 @@ class StoredJudgements:
         similarity: float | None = None,
         *,
         drawn: bool = False,
-        seen: Mapping[str, str] | None = None,
+        digests: Mapping[str, str] | None = None,
     ) -> list[Judgement]:
         """Store a verdict on pairs of documents, as `judge` does on one.
 
-        seen: the digests of the texts that were judged, by id; by default they are the texts of
+        digests: of the texts that were judged, by id; by default they are the texts of
         now. Raises ChangedSince for other texts, and stores nothing.
         """
         sorted_pairs = [
@@ -249,9 +249,11 @@ class StoredJudgements:
         digest_of = digests_of(documents, meta.text_fields, normalisation)
         if missing := [id for id in ids if id not in digest_of]:
             raise StoreError(f"{self._store.where} has no document {missing[0]!r} with a text")
-        if seen is not None and (others := [id for id in ids if seen.get(id) != digest_of[id]]):
-            text = f"the text of {others[0]!r} has changed since you saw it: look at it again"
-            raise ChangedSince(text, "text", others)
+        if digests is not None and (
+            changed_ids := [id for id in ids if digests.get(id) != digest_of[id]]
+        ):
+            text = f"the text of {changed_ids[0]!r} has changed since you saw it: look at it again"
+            raise ChangedSince(text, "text", changed_ids)
         judgements = [
             Judgement(
                 left,

@@ -128,6 +128,7 @@ def test_pairs_of_two_sets_are_those_of_brute_force() -> None:
     ],
     ids=["simhash", "passages", "window"],
 )
+@pytest.mark.filterwarnings("ignore:.* lack a time in 'date'")
 def test_by_any_measure_they_are_the_pairs_of_one_set_that_are_of_both(settings: Any) -> None:
     # Each text once: of equal ones, one set lists only the first.
     documents = [*{document["text"]: document for document in corpus(400, seed=4)}.values()]

@@ -94,9 +94,7 @@ def test_many_at_once(url: str, name: str) -> None:
 
 
 def test_results_collapse_on_the_group(url: str, name: str) -> None:
-    with esdedup.open(url, name) as index:
-        documents = [{"id": f"{t}{n}", "text": words(n)} for t in "ab" for n in range(40)]
-        index.add(documents, on_duplicate=esdedup.DuplicatePolicy("mark"))
+    esdedup_command(url, "group", "-i", name, status=0)
     body = {"query": {"match_all": {}}, "size": 100, "collapse": {"field": "esdedup.group"}}
     hits = call(url, "POST", f"/{name}/_search", body)["hits"]["hits"]
     assert len(hits) == 40
