@@ -164,7 +164,7 @@ class GroupMerges:
 
         paths: to read of them; None for whole documents.
         """
-        rows = [row for rows in page for row in rows.tolist()]
+        rows = [row for rows_of_group in page for row in rows_of_group.tolist()]
         values_of = dict[str, dict[str, object]]()
         for first in range(0, len(rows), _DOCUMENTS_AT_ONCE):
             documents = self._unchanged(rows[first : first + _DOCUMENTS_AT_ONCE], paths)

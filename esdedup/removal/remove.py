@@ -510,7 +510,7 @@ class Dedup:
 
     @property
     def _or_values(self) -> str:
-        """The values that must not change, beside the text, in words that continue a sentence."""
+        """The fields that must not change, beside the text, as the end of a sentence names them."""
         return "".join(f" or its value of {path!r}" for path in self.groups.compared_paths)
 
     def _planned(

@@ -117,8 +117,8 @@ def require_indices(store: Store, log: LogReader) -> None:
 def require_apart(location: IndexLocation, log: LogReader) -> None:
     """Raise UsageError if documents of a log would be looked for as copies where they belong.
 
-    They were moved to an index that is the one to restore into. Or the name of that index stands
-    for the one that they were moved from.
+    That is the case if they were moved to the index to restore into, or if the name of the index
+    that they were moved to now stands for the one that they came from.
     """
     header = log.header
     if header.to is None:

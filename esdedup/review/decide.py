@@ -212,12 +212,9 @@ class Decide:
     def confirm(self, parameters: Parameters) -> Response:
         """Show the numbers of a run, and ask."""
         self.review.must_write()
-        # A decision meanwhile makes the page outdated, not its form valid.
-        action, state, all_groups = (
-            _action_of(parameters),
-            self.review.group_search.state,
-            self._groups(),
-        )
+        action = _action_of(parameters)
+        # Taken before the groups are read: the form is refused after a decision in between.
+        state, all_groups = self.review.group_search.state, self._groups()
         groups = _without(parameters, all_groups)
         if not len(groups):
             raise UsageError("there are no duplicates to remove")

@@ -15,7 +15,7 @@ _WORDS: dict[Verdict, str] = {"duplicate": "duplicates", "different": "not dupli
 
 @dataclass(frozen=True)
 class View:
-    """What a person saw of the documents that they judge.
+    """The texts and judgements that a person saw of the documents that they judge.
 
     digests: of the texts, by id.
     judged: the times of the judgements that they knew.
@@ -66,8 +66,8 @@ class Decisions:
     ) -> Decision:
         """Keep a verdict on some pairs of documents. Raises what `StoredJudgements.judge` does.
 
-        view: what the verdict is about; by default the documents of now. Raises ChangedSince if a
-        text has changed since, or another verdict was given.
+        view: the texts and judgements that the verdict is about; by default those of now. Raises
+        ChangedSince if a text has changed since, or another verdict was given.
         """
         stored = self.index.judgements
         with self._turn:

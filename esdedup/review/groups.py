@@ -58,7 +58,7 @@ class GroupPages:
     def browse(self, parameters: Parameters) -> Response:
         """Show a page of the list of groups, filtered and sorted."""
         review = self.review
-        # A decision meanwhile makes the page outdated, not its forms valid.
+        # Taken before the groups are read: the forms are refused after a decision in between.
         state, groups = review.group_search.state, review.group_search.groups()
         if groups is None or review.group_search.finding:
             return self._waiting()

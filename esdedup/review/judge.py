@@ -102,7 +102,7 @@ class Judge:
         again = ids["again"] if review.write else None
         pair = self._first(pool, judgements, parameters) if review.write else None
         if again and (pair is None or {pair.left.id, pair.right.id} != {ids["left"], ids["right"]}):
-            # Pairs were drawn again meanwhile, without this one.
+            # Pairs have been drawn again since, without this one.
             return review.redirect("/compare", ids)
         return review.page(
             "judge.html",

@@ -93,7 +93,7 @@ def changed_in_scope(
 ) -> list[str]:
     """Return the fields of a scope of which a document has other values than it had.
 
-    former: its `scope_words` then, which tell nothing of a document without a scope. If one of
+    former: its `scope_words` then; nothing has changed in a document without a scope. If one of
     several fields that are compared for equality has changed, all of them are returned.
     """
     words = tuple(former[:WORDS_OF_FIELDS])

@@ -74,7 +74,8 @@ class Store(Protocol):
     def why_not_new(self) -> str | None:
         """Return why the index can't be loaded as a new one; None if it can.
 
-        It has documents, with tokens or without, or the name stands for other indices.
+        The reason is that it has documents, with tokens or without, or that its name is an alias or
+        a data stream.
         """
 
     def loading(self, fast: bool) -> AbstractContextManager[None]:

@@ -33,7 +33,7 @@ def has_field(source: Mapping[str, object], path: str) -> bool:
 def replaces_field(update: object, path: str) -> bool:
     """Return whether an update of a document replaces a field, which its object may hold.
 
-    The servers merge objects only: all else, such as null or a list, replaces what was there.
+    The servers merge objects only: another value, such as null or a list, replaces the former one.
     """
     if not isinstance(update, Mapping) or path in update:
         return True

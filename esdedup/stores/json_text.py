@@ -49,7 +49,7 @@ _DIGITS = json.JSONDecoder(parse_int=_digits, parse_float=_digits)
 
 
 class Number(float):
-    """A number that is no short integer, and the digits that it has in a text."""
+    """A fraction, or an integer of very many digits, and the digits that it has in a text."""
 
     __slots__ = ("digits",)
     digits: str

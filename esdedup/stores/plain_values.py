@@ -69,8 +69,8 @@ def in_memory_values(values: Iterable[object]) -> list[object]:
 def in_memory(value: object) -> object:
     """Return a value that a program has as a value of JSON, None for a missing one.
 
-    NaN is missing. A duration is a number of its units, or of microseconds. What has no form in
-    JSON stays as it is.
+    NaN is missing. A duration is a number of its units, or of microseconds. A value without a form
+    in JSON stays as it is.
     """
     if type(value) is str or type(value) is int:
         return value

@@ -266,7 +266,7 @@ def test_help_of_decontaminate_offers_the_actions_that_it_has() -> None:
     write_lines(Path("items.jsonl"), RECORDS[:1])
     apply = run_command("decontaminate", "--against", "items.jsonl", "--apply", status=2)
     assert apply.err == "Error: --apply requires --action: delete or move (with --to)\n"
-    # What is for duplicates does not hinder the command on files.
+    # An action that is for duplicates only does not hinder the command on files.
     write("action = 'mark'\n")
     ran = run_command("decontaminate", "articles.jsonl", "--against", "items.jsonl", status=0)
     assert ran.json[0]["removed"] == 2

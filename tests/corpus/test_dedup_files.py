@@ -436,7 +436,7 @@ RULES = (
     "--unit line",
     "--unit span",
 )
-"""What decides what is removed, of which some can't be combined."""
+"""Options that decide which records are removed. Some can't be combined."""
 
 
 def cleaned(*options: str, status: int | None = None) -> Ran:

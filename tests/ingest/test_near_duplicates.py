@@ -386,7 +386,7 @@ LEADERS: dict[str, tuple[Texts, str, Texts, dict[str, str]]] = {
         {"a": "other", "b": "a", "c": "a", "d": "d", "e": "other"},
     ),
     "gets the text of its follower": ({"a": OLD, "b": NEAR}, "", {"a": NEAR}, {"a": "a"}),
-    # Its copy that comes again keeps its mark, and no other one follows what is hidden.
+    # Its copy that comes again keeps its mark, and no other document follows a hidden one.
     "is deleted": (
         {"a": OLD, "b": NEAR},
         "a",

@@ -102,7 +102,7 @@ def test_what_is_undone_is_the_same_index(
 def test_numbers_keep_their_digits(
     place: Place, store: Store, folder: Path, action: Action
 ) -> None:
-    """Those that a document takes, and those that it gets back."""
+    """Numbers that a document takes, and that it gets back."""
     lines = [
         f'{{"id":"1","text":"{words(1)}","url":2.50}}',
         f'{{"id":"2","text":"{words(1)}","url":[2.5,3,1.10],"author":100.10}}',

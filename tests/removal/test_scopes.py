@@ -207,7 +207,7 @@ def test_times_are_collected_though_they_decide_on_the_scope(place: Place, actio
         assert reasons == {"b1": "its value of 'date' changed since it was compared"}
         after = fields_of(index)
         assert after["a0"]["date"] == ["2026-03-01", "2026-03-02", "2026-03-03"]
-        # What is no duplicate any more gives nothing away.
+        # A document that is no duplicate any more gives no values.
         assert after["b0"]["date"] == ["2026-03-01", "2026-03-03"]
         assert index.undo("log.jsonl").failures == []
         before["b1"]["date"] = "2026-05-01"

@@ -128,7 +128,7 @@ def test_texts_of_the_same_words_over_and_over_are_aligned_too(words: list[str])
 def test_of_long_changes_the_ends_are_shown(
     parts: list[tuple[str, int]], kept: int, all_ignored: bool
 ) -> None:
-    """Whether words were added or removed, or differ only in what the comparison ignores."""
+    """The cut holds for words that were added or removed, or whose difference is ignored."""
     longer = "".join(word * count for word, count in parts)
     shorter = "".join(word.lower() * count for word, count in parts[:kept])
     for texts in ((shorter, longer), (longer, shorter), (longer.lower(), longer)):
@@ -136,7 +136,7 @@ def test_of_long_changes_the_ends_are_shown(
         assert spans is not None
         changed = changes(texts, spans, 1_500, all_ignored=all_ignored)
         assert sum(len(piece.text) for piece in changed) <= 1_500 + 4 * 360
-        # What is shown of the second text is in it, in its order.
+        # The shown pieces of the second text are in it, in its order.
         start = 0
         for piece in changed:
             start += piece.left_out

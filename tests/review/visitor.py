@@ -94,7 +94,7 @@ def links(page: str, path: str) -> list[str]:
 
 
 def verdict_form(page: str, verdict: str) -> str:
-    """The address of the first form on a page that gives a verdict."""
+    """Return the address of the first form on a page that gives a verdict."""
     return next(each for each in links(page, "/verdict") if f"verdict={verdict}&" in each)
 
 

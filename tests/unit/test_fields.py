@@ -41,7 +41,7 @@ def test_a_list_of_objects_holds_the_strings_of_each(found: list[Any], dotted: b
 
 
 def merged(source: Any, update: Any) -> Any:
-    """What servers make of a document by an update: objects are merged, all else is replaced."""
+    """Return a document as servers update it: objects are merged, all else is replaced."""
     if not (isinstance(source, dict) and isinstance(update, dict)):
         return update
     changed = {key: merged(source.get(key), value) for key, value in update.items()}

@@ -80,7 +80,7 @@ class ShownPair:
 
     @property
     def seen(self) -> dict[str, str]:
-        """The values that a form with a verdict has, by which it is about what is shown."""
+        """The values of a form with a verdict, which name the texts and the judgement shown."""
         return seen_values(self.digests, self.judgement)
 
 

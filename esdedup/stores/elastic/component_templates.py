@@ -67,7 +67,7 @@ def replace_meta(
         renew_template(cluster, named, meta)
         if named.kind == "index":
             return
-        # A rollover meanwhile made an index by the former template.
+        # A rollover in between made an index by the former template.
         indices = [*filter(is_former, states(cluster, resolve(cluster, named.name)))]
 
 

@@ -229,7 +229,8 @@ def mappings_of(cluster: Cluster, name: str) -> dict[str, IndexMapping]:
 def states(cluster: Cluster, named: Named) -> list[IndexState]:
     """Return the state of each index behind a name, in the same order.
 
-    One that is deleted meanwhile, as by a lifecycle, is left out. Raises IndexNotFound if all are.
+    An index that a lifecycle deletes between the requests is left out. Raises IndexNotFound if all
+    are.
     """
     mappings, params = mappings_of(cluster, named.name), {"flat_settings": "true"}
     _, settings = cluster.ask("GET", f"{path_of(named.name)}/_settings", params=params)

@@ -1,4 +1,4 @@
-"""Which value a parameter of a request has, as the servers read the query string."""
+"""The value that a parameter of a request has, as the servers read the query string."""
 
 from unittest import mock
 from urllib.parse import quote_plus

@@ -1,4 +1,4 @@
-"""Which documents pass the ingest pipeline that a request names."""
+"""The documents that pass the ingest pipeline that a request names."""
 
 import json
 from codecs import BOM_UTF8

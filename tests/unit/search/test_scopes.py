@@ -1,4 +1,4 @@
-"""A document is in the scope that it was in if none of its fields is told to have changed."""
+"""A document is in the scope that it was in if no field is returned as changed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the answers of servers say of the indices behind a name."""
+"""Indices behind a name, as read from the answers of servers."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, cast
