@@ -737,6 +737,8 @@ class Index:
         if action not in get_args(removal.Action):
             raise UsageError(f"action {action!r}: use delete, mark or move")
         check_type("log", log, "str | Path | None")
+        if log is not None:
+            removal.require_new(Path(log))
         if (action == "move") != (to is not None):
             raise UsageError('action "move" and an index to move to (`to`) require each other')
         if to is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from esdedup.lazy import import_name
 
 if TYPE_CHECKING:
-    from esdedup.removal.log import Action, LogReader
+    from esdedup.removal.log import Action, LogReader, require_new
     from esdedup.removal.remove import Dedup
     from esdedup.removal.undo import (
         UndoReport,
@@ -26,11 +26,12 @@ __all__ = [
     "changed_by",
     "require_apart",
     "require_indices",
+    "require_new",
     "undo_removal",
 ]
 
 _MODULES = {
-    "removal.log": "Action LogReader",
+    "removal.log": "Action LogReader require_new",
     "removal.remove": "Dedup",
     "removal.undo": "UndoReport changed_by require_apart require_indices undo_removal",
 }

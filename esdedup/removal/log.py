@@ -8,6 +8,7 @@ before it; it is missing if the run was killed or the log is truncated.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -175,6 +176,23 @@ class Entry:
         )
 
 
+def require_new(path: Path) -> None:
+    """Raise UsageError if a log can't be created there, so that no search is done in vain."""
+    if path.exists():
+        raise _unusable(path, errno.EEXIST)
+    if not path.parent.is_dir():
+        raise _unusable(path, errno.ENOENT)
+
+
+def _unusable(path: Path, number: int | None) -> UsageError:
+    """number: of the error of the system."""
+    if number == errno.EEXIST:
+        fault = f"{path} exists, and may be needed to restore documents"
+    else:
+        fault = f"{path}: {os.strerror(number or errno.EIO)}"
+    return UsageError(f"log file {fault}: name another (`log`)")
+
+
 class LogWriter:
     """Writes a new log, which only its owner may read.
 
@@ -190,13 +208,8 @@ class LogWriter:
         self._lock = RLock()
         try:
             self._file = create_private(path)
-        except FileExistsError as error:
-            raise UsageError(
-                f"log file {path} exists, and may be needed to restore documents: name another"
-                " (`log`)"
-            ) from error
         except OSError as error:
-            raise UsageError(f"log file {path}: {error.strerror}: name another (`log`)") from error
+            raise _unusable(path, error.errno) from error
         try:
             self.append([header.line()])
         except StoreError:

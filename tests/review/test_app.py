@@ -542,6 +542,20 @@ def test_only_logs_of_this_index_are_undone(writing: Visitor, folder: Path) -> N
     assert "force" not in page
 
 
+def test_an_undo_says_that_moved_copies_were_not_looked_for(writing: Visitor, folder: Path) -> None:
+    index = writing.review.index
+    log = folder / "documents.dedup-0.jsonl.zst"
+    moved = index.dedup("move", to="others", log=log, threshold=0.6, apply=True).report
+    assert moved is not None
+    with esdedup.open(folder / "index.db", "others") as others:
+        others.drop()
+    (undo,) = links(writing.settled("/decide"), "/decide/undo")
+    writing.post(undo)
+    page = plain(writing.settled("/decide"))
+    assert f"{moved.done} restored" in page
+    assert f"is gone: {moved.done} moved copies were not looked for." in page
+
+
 def test_another_rule_shows_who_would_stay_and_is_used(writing: Visitor) -> None:
     page = plain(writing.get("/decide?keep=last").text)
     assert "Another document stays in 3 of 3 groups. " in page
