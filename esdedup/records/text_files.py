@@ -120,7 +120,8 @@ def check_encoding(encoding: str | None) -> None:
 
 def begins_with(stream: io.TextIOWrapper, character: str) -> bool:
     """Return whether a text that was not read yet begins with a character, after spaces."""
-    head = stream.buffer.peek(_HEAD).decode(stream.encoding, "ignore")  # type: ignore[attr-defined]
+    # A byte that is no text counts: what follows it does not begin the file.
+    head = stream.buffer.peek(_HEAD).decode(stream.encoding, "replace")  # type: ignore[attr-defined]
     return bool(head.lstrip("\ufeff \t\r\n")[:1] == character)
 
 

@@ -91,6 +91,7 @@ def words(text: str) -> set[str]:
     encoding=st.sampled_from([None, None, "utf-16", "utf-8", "big5", "utf-7"]),
 )
 @example(data=b"\xef", format="jsonl", encoding=None)
+@example(data=b'\x80[{"n": 1}, 2, null]', format="jsonl", encoding=None)
 def test_nothing_is_lost(
     tmp_path: Path, data: bytes, format: TextFormat, encoding: str | None
 ) -> None:
