@@ -201,6 +201,7 @@ def test_large_buckets_are_paired_in_slices(spark: SparkSession, tmp_path: Path)
 # Without --all, other tests limit buckets, and test_clean.py finds leaders in blocks.
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:How many similar pairs are missing is unknown")
+@pytest.mark.filterwarnings("ignore:[0-9]+ buckets hold more than 9 documents")
 @pytest.mark.parametrize(("cap", "meetings"), [(1_000, 5_000), (9, 500)])
 def test_leaders_are_found_in_blocks(spark: SparkSession, cap: int, meetings: int) -> None:
     rng = random.Random(cap)
