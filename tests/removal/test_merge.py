@@ -23,6 +23,7 @@ from esdedup.stores import Store
 from esdedup.stores.changes import delete, update
 from tests.helpers.commands import Ran, run_command, words
 from tests.helpers.crashes import crash_everywhere
+from tests.helpers.indices import open_index
 from tests.helpers.places import (
     META,
     STORES,
@@ -142,6 +143,24 @@ def test_the_plan_shows_new_values(place: Place, store: Store) -> None:
             with pytest.raises(UsageError, match="documents are compared by"):
                 index.dedup("delete", collect=field)
         assert [*index.dedup("delete").merges()] == []
+
+
+@local
+def test_no_field_that_a_sketch_reads_takes_values(place: Place) -> None:
+    """No search by the sketch would find the document by its new text."""
+    sketches = (esdedup.MinHash(), esdedup.MinHash(name="title", fields=("head.title",)))
+    documents = [
+        {"id": "1", "text": words(1)},
+        {"id": "2", "text": words(1), "head": {"title": words(2), "url": "a"}},
+    ]
+    with open_index(place, documents, scheme=esdedup.Scheme(sketches=sketches)) as index:
+        for sketch in ("minhash", "title"):
+            for field in ("text", "head", "head.title", "head.title.x", "esdedup_title"):
+                for setting in ("collect", "fill"):
+                    with pytest.raises(UsageError, match="documents are compared by"):
+                        index.dedup("delete", sketch=sketch, **{setting: field})
+        (planned,) = index.dedup("delete", fill="head.url").merges()
+        assert planned.new_values == {"head.url": "a"}
 
 
 Nothing = Callable[[], None]
