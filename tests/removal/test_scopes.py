@@ -237,7 +237,7 @@ def test_no_original_takes_values_that_would_change_its_scope(
 def test_a_document_without_a_scope_takes_that_of_its_judged_duplicate(
     place: Place, others: Place, action: Action
 ) -> None:
-    documents = [
+    documents: list[dict[str, Any]] = [
         {"id": "a0", "text": words(1)},
         {"id": "a1", "text": words(2), "tenant": "x", "seen": {"date": "2026-03-01", "url": "u"}},
     ]
