@@ -731,8 +731,9 @@ class Index:
         conflict: a field; groups that differ in it are left whole: none of them is a duplicate.
 
         Warns of values that the keep rule can't compare before it changes anything. Raises
-        UsageError if the arguments contradict each other, and what `groups` and `Dedup.apply`
-        raise.
+        UsageError if the arguments contradict each other, or if `collect` or `fill` would change a
+        field that a sketch reads, or the scope of a document (`within`); and what `groups` and
+        `Dedup.apply` raise.
         """
         if action not in get_args(removal.Action):
             raise UsageError(f"action {action!r}: use delete, mark or move")
@@ -748,11 +749,15 @@ class Index:
         name = f"{file_name(self.location.index)}.dedup-{time_of_run}.jsonl.zst"
         if groups is not None and settings:
             raise UsageError(f"`{min(settings)}` can't be combined with `groups`")
+        grouping = (
+            from_settings(Grouping, settings, grouping) if groups is None else groups.grouping
+        )
+        # Before a search, which takes time.
+        self._check_merge(merge, grouping.limits)
         if groups is None:
-            groups = self.groups(on_step=on_step, grouping=grouping, **settings)
-        index_meta, meta = self.meta, self.meta_of(groups.grouping.limits)
+            groups = self.groups(on_step=on_step, grouping=grouping)
+        index_meta = self.meta
         beside = None if to is None else self.store.beside(to)
-        merge.check([*meta.text_fields, meta.field, meta.marks_field])
         if merge and groups.outside:
             raise UsageError(f"`{merge.setting}` requires originals that are in the index")
         plan = removal.Dedup(
@@ -770,6 +775,15 @@ class Index:
         if unordered := groups.unordered.warning(groups.grouping.keep):
             warnings.warn(unordered, stacklevel=3)
         return plan.apply()
+
+    def _check_merge(self, merge: Merge, limits: Limits) -> None:
+        """Raise UsageError for a field that a sketch reads, and for one that a scope is made of.
+
+        A document that stays would have tokens of another text, or leave its scope.
+        """
+        for sketched in self.meta.sketched_with_next:
+            merge.check([*sketched.text_fields, sketched.field, sketched.marks_field])
+        merge.check_scope(limits.within)
 
     def undo(
         self,

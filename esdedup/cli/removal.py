@@ -72,7 +72,7 @@ class ItemRemovalOptions(RemovalOptions):
 
     def check(self) -> None:
         """Raise UsageError as for duplicates, and for an action that is for these only."""
-        if self.action == "mark":
+        if self.action == "mark" and (self.apply or options.typed("action")):
             raise UsageError(f"decontaminate requires --action {self.actions}")
         super().check()
 

@@ -454,9 +454,14 @@ class _Arrivals:
 
     def _is_bereft(self, original: Original) -> bool:
         """Return whether the marks of a document lead to none that is shown."""
-        return original.verdict.original is not None and self.chains.are_broken(
-            self._name(original.id)
-        )
+        return self._is_marked(original) and self.chains.are_broken(self._name(original.id))
+
+    def _is_marked(self, original: Original) -> bool:
+        """Return whether an earlier document has a mark that the policy follows.
+
+        Records that are left out write none that could lead back to a document.
+        """
+        return self.policy.writes and original.verdict.original is not None
 
     def _stored(self, document: Document | Match, value: float | None = None) -> Original:
         """Return a stored document as an original, with its verdict."""
@@ -558,20 +563,21 @@ class _Arrivals:
         is_same = not names.isdisjoint((id, self._name(id)))
         if is_same and not original.is_earlier_generation_of(id):
             return False
-        if self._is_led(original, id):
-            return False
+        # A text may have come in very many scopes, so that scopes are looked at before marks.
         if (last := self.last.get(original.id)) is not None:
             if last.digest != original.digest:
                 return False  # The batch replaces that text.
             if not self._is_one_scope(content.scope, last.scope):
                 return False
+        if self._is_led(original, id):
+            return False
         apart = self.run.apart(id, content.digest)
         may_have = self.run.may_have(id, content.digest, original.verdict)
         return original.id not in apart and may_have
 
     def _is_led(self, original: Original, id: str) -> bool:
         """Return whether the marks of a document lead to one of the batch."""
-        return original.verdict.original is not None and self.chains.lead(
+        return self._is_marked(original) and self.chains.lead(
             self._name(original.id), self._name(id)
         )
 

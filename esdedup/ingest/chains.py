@@ -33,9 +33,13 @@ class Chains:
         self._arriving, self._stored = {*arriving}, stored.keys()
         self._originals = {**dict.fromkeys(self._arriving), **stored}
         self._gone = set[str]()
+        # Of each document on the way. Chains are long if each follows the one before.
+        self._ends = dict[str, str]()
 
     def mark(self, name: str, original: str | None) -> None:
         """Note the original that a document of the batch gets."""
+        if name in self._ends and self._originals.get(name) != original:
+            self._ends.clear()
         self._originals[name] = original
 
     def read(self, stored: Mapping[str, str | None]) -> None:
@@ -43,6 +47,7 @@ class Chains:
         self._originals |= {
             name: original for name, original in stored.items() if name not in self._arriving
         }
+        self._ends.clear()
         for _ in range(_MOST_READS):
             ends = {self._end(name) for name, original in stored.items() if original is not None}
             unread = sorted(name for name in ends if not self._is_known(name))
@@ -53,6 +58,7 @@ class Chains:
                 document.id: value_in(document.source, self._path) for document in documents
             }
             self._originals |= originals
+            self._ends.clear()
             self._gone.update(name for name in unread if name not in originals)
 
     def lead(self, name: str, other_name: str) -> bool:
@@ -60,8 +66,12 @@ class Chains:
 
         Of a chain that is too long to be read, any stored document may be a part.
         """
-        *_, end = links = [*self._links(name)]
-        return other_name in links or (other_name in self._stored and not self._is_known(end))
+        end = self._end(name)
+        if end == other_name or (other_name in self._stored and not self._is_known(end)):
+            return True
+        # Chains go on from a document with an original, so that it is within them.
+        has_original = self._originals.get(other_name) is not None
+        return has_original and other_name in self._links(name)
 
     def are_broken(self, name: str) -> bool:
         """Return whether the marks of a document lead to none that is shown."""
@@ -72,8 +82,14 @@ class Chains:
         return name in self._originals or name in self._gone
 
     def _end(self, name: str) -> str:
-        """Return the last document of a chain, as far as it is known, or of a cycle."""
-        *_, end = self._links(name)
+        """Return the last document of a chain, as far as it is known, or one of a cycle."""
+        links, end = list[str](), name
+        for link in self._links(name):
+            links.append(link)
+            end = self._ends.get(link, link)
+            if link in self._ends:
+                break
+        self._ends |= dict.fromkeys(links, end)
         return end
 
     def _links(self, name: str) -> Iterator[str]:

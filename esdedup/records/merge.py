@@ -6,10 +6,12 @@ import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from itertools import product
 
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.models import Fields
+from esdedup.sketch.within import Within
 from esdedup.stores.changes import merged
 from esdedup.stores.fields import value_at
 from esdedup.stores.json_text import EXACT, VALUES, Number, holds, merged_text, value_of
@@ -65,9 +67,32 @@ class Merge:
         """Raise UsageError for a field of the text or of the tokens, by which documents compare."""
         for path in self.paths:
             for field in compared_fields:
-                if f"{path}.".startswith(f"{field}.") or field.startswith(f"{path}."):
+                if _is_in(path, field) or _is_in(field, path):
                     name = "collect" if path in self.collect else "fill"
                     raise UsageError(f"`{name}` {path}: documents are compared by {field!r}")
+
+    def check_scope(self, within: Within) -> None:
+        """Raise UsageError if new values may take the document that stays out of its scope.
+
+        A list of several values is another value, and no time. A field of the scope may be filled,
+        also with the object that holds it: only a document without a scope lacks it.
+        """
+        fields = [*within.fields, *(window.field for window in within.windows)]
+        changing = [
+            ("collect", path, field)
+            for path, field in product(self.collect, fields)
+            if _is_in(path, field) or _is_in(field, path)
+        ]
+        changing += [
+            ("fill", path, field)
+            for path, field in product(self.fill, fields)
+            if path != field and _is_in(path, field)
+        ]
+        for name, path, field in changing:
+            raise UsageError(
+                f"`{name}` {path} would change the scope of documents that stay (`within` {field}):"
+                " leave it out"
+            )
 
     def values_in(self, source: Mapping[str, object]) -> dict[str, object]:
         """Return the values of the fields of a document."""
@@ -178,6 +203,11 @@ def _names(setting: str, fields: str | Sequence[str] | None) -> tuple[str, ...]:
         if not name.strip():
             raise UsageError(f"`{setting}` is empty: name a field")
     return tuple(dict.fromkeys(names))
+
+
+def _is_in(path: str, field: str) -> bool:
+    """Return whether a path names a field, or one of the object that it holds."""
+    return f"{path}.".startswith(f"{field}.")
 
 
 def _is_missing(value: object) -> bool:

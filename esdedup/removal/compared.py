@@ -63,14 +63,13 @@ class ComparedDocuments:
     ) -> dict[str, list[str]]:
         """Return the fields of scope and label that documents have other values of, by id.
 
-        documents, row_of: as of `unchanged`. A field of the scope that a representative collects
-        values in has more than it had: whether it has those of a duplicate is decided when this is
-        removed.
+        documents, row_of: as of `unchanged`.
         """
         if not self.groups.compared_paths:
             return {document.id: [] for document in documents}
         sources = {document.id: document.source for document in documents}
-        changed = {id: self._changed(row_of[id], source) for id, source in sources.items()}
+        changed_in = self.groups.changed_fields
+        changed = {id: changed_in(row_of[id], source) for id, source in sources.items()}
         paths = scope_paths(Within(windows=self.groups.grouping.limits.within.windows))
         unclear = [id for id, fields in changed.items() if not {*paths}.isdisjoint(fields)]
         if unclear:
@@ -80,16 +79,5 @@ class ComparedDocuments:
             }
             for id in unclear:
                 times = {path: value_at(read.get(id, {}), path) for path in paths}
-                changed[id] = self._changed(row_of[id], {**sources[id], **times})
+                changed[id] = changed_in(row_of[id], {**sources[id], **times})
         return changed
-
-    def _changed(self, row: int, source: Mapping[str, object]) -> list[str]:
-        """Return the fields of which a document has other values, but for those that it collects.
-
-        source: its fields now.
-        """
-        fields = self.groups.changed_fields(row, source)
-        if not fields or self.groups.representative[row] != row:
-            return fields
-        collected = {*self.merge.collect} - {self.groups.grouping.conflict}
-        return [field for field in fields if field not in collected]

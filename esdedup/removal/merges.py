@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -19,15 +20,15 @@ from esdedup.models import Change, Failure, Fields, StoredDocument
 from esdedup.records.merge import Merge, fields_of
 from esdedup.removal.compared import ComparedDocuments
 from esdedup.removal.log import Entry, LogWriter
+from esdedup.removal.pages import PageSize, first_alone
 from esdedup.stores.base import Store
 from esdedup.stores.changes import CHANGED, Decision, change_documents
+from esdedup.stores.fields import text_at
 from esdedup.stores.json_text import EXACT, REMOVED, holds
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
 from esdedup.text.arrays import I64, run_starts
 
-_DOCUMENTS_AT_ONCE = 1_000
-"""Duplicates whose values are read by one request."""
 _ATTEMPTS = 5
 """How often a document is read, logged and written that another client keeps changing."""
 
@@ -77,15 +78,32 @@ class GroupMerges:
     def _compared(self) -> ComparedDocuments:
         return ComparedDocuments(self.store, self.meta, self.groups, self.merge)
 
-    def pages(self) -> Iterator[list[I64]]:
-        """Yield groups, each as the rows of its duplicates, until they are many documents."""
+    @cached_property
+    def _whole_documents(self) -> PageSize:
+        """How many documents are read whole at the same time."""
+        return PageSize(self.store.window.most)
+
+    @cached_property
+    def _documents(self) -> PageSize:
+        """How many documents are read at the same time of which some fields are read."""
+        return PageSize(self.store.window.most)
+
+    def _size(self, paths: list[str] | None) -> PageSize:
+        """Return how many documents are read at the same time. paths: None for whole documents."""
+        return self._whole_documents if paths is None else self._documents
+
+    def pages(self, paths: list[str] | None = None) -> Iterator[list[I64]]:
+        """Yield groups, each as the rows of its duplicates, until they are many documents.
+
+        paths: to read of the documents that stay; None for whole documents.
+        """
         rows = self.groups.duplicate_rows
         representatives = self.groups.representative[rows]
         order = np.argsort(representatives, kind="stable")
         bounds = np.flatnonzero(run_starts(representatives[order])).tolist()
         page, documents = list[I64](), 0
         for start, end in itertools.pairwise([*bounds, rows.size]):
-            if page and documents + end - start > _DOCUMENTS_AT_ONCE:
+            if page and documents + end - start > self._size(paths).documents:
                 yield page
                 page, documents = [], 0
             page.append(rows[order[start:end]])
@@ -96,8 +114,9 @@ class GroupMerges:
     def preview(self) -> Iterator[PlannedMerge]:
         """Yield what documents would take now."""
         paths = self._compared.paths
+        window, pages = self.store.window, self.pages(paths)
         with closing(
-            self.store.window.in_order(lambda page: self._planned(page, paths), self.pages())
+            first_alone(window, lambda page: self._planned(page, paths), pages)
         ) as planned:
             yield from itertools.chain.from_iterable(planned)
 
@@ -165,9 +184,10 @@ class GroupMerges:
         paths: to read of them; None for whole documents.
         """
         rows = [row for rows_of_group in page for row in rows_of_group.tolist()]
-        values_of = dict[str, dict[str, object]]()
-        for first in range(0, len(rows), _DOCUMENTS_AT_ONCE):
-            documents = self._unchanged(rows[first : first + _DOCUMENTS_AT_ONCE], paths)
+        values_of, start = dict[str, dict[str, object]](), 0
+        while part := rows[start : start + self._size(paths).documents]:
+            start += len(part)
+            documents = self._unchanged(part, paths)
             values_of |= {id: self._values_in(document) for id, document in documents.items()}
         return values_of
 
@@ -183,7 +203,16 @@ class GroupMerges:
         ids, store = list(row_of), self.store
         # One that has left its scope just now must give its values to no other document.
         documents = store.hold(ids) if paths is None else store.hold_now(ids, paths)
+        if documents:
+            characters = sum(map(self._characters, documents))
+            self._size(paths).fit(characters // len(documents))
         return self._compared.unchanged(documents, row_of)
+
+    def _characters(self, document: StoredDocument) -> int:
+        """Return about how many characters of a document are in memory."""
+        if document.raw is not None:
+            return len(document.raw)
+        return len(text_at(document.source, self.meta.text_fields) or "")
 
     def _entries(self, page: list[I64]) -> tuple[list[Entry], list[Failure]]:
         """Return the documents to change as they are logged, and those that can't be."""

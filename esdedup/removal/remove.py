@@ -7,7 +7,6 @@ it since (`stores.changes`). A document whose representative vanishes meanwhile 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from esdedup.records.merge import NO_MERGE, Merge, Values
 from esdedup.removal.compared import ComparedDocuments
 from esdedup.removal.log import IN_THE_PAST, Action, Entry, LogWriter, RunHeader
 from esdedup.removal.merges import GroupMerges, PlannedMerge
+from esdedup.removal.pages import PageSize, first_alone
 from esdedup.stores.base import Store
 from esdedup.stores.changes import CHANGED, Decision, change_documents
 from esdedup.stores.fields import text_at
@@ -32,13 +32,6 @@ from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
 from esdedup.text.arrays import I64
-
-FIRST_PAGE = 100
-"""Documents of the first page, which shows how long documents are."""
-LARGEST_PAGE = 1_000
-"""Maximum documents of a page."""
-_CHARACTERS = 20_000_000
-"""About the characters of all pages that are in memory at the same time."""
 
 _DELETED = "it is not there any more"
 """The reason of a failure of a document that disappeared during the run. It is counted as gone.
@@ -330,7 +323,7 @@ class Dedup:
             result = merges.merge_page(page, log)
             return DedupReport(merged=result.merged, failures=result.failures)
 
-        with closing(self.store.window.in_order(merge_page, merges.pages())) as reports:
+        with closing(first_alone(self.store.window, merge_page, merges.pages())) as reports:
             for report in reports:
                 total += report
                 if on_report is not None:
@@ -343,27 +336,23 @@ class Dedup:
         """Log and change all documents, some pages at the same time, and return their counts."""
         rows = self._rows_to_change()
         indices = {None, self.store.index, *self.store.names()}
-        total, page_size, window = DedupReport(), FIRST_PAGE, self.store.window
+        total, window = DedupReport(), self.store.window
+        page_size = PageSize(window.most)
 
         def pages() -> Iterator[list[int]]:
             """Yield the rows of each page, as many as `page_size` is by then."""
             start = 0
-            while page := rows[start : start + page_size].tolist():
+            while page := rows[start : start + page_size.documents].tolist():
                 start += len(page)
                 yield page
 
         change_page = partial(self._change_page, log=log, indices=indices)
-        remaining_pages = pages()
-        # Alone, so that its mean length sets the size of all others.
-        first_report = map(change_page, itertools.islice(remaining_pages, 1))
-        with closing(window.in_order(change_page, remaining_pages)) as later_reports:
-            for report, mean_characters in itertools.chain(first_report, later_reports):
+        with closing(first_alone(window, change_page, pages())) as reports:
+            for report, mean_characters in reports:
                 total += report
                 if on_report is not None:
                     on_report(report)
-                characters_of_page = _CHARACTERS // window.most
-                documents_that_fit = characters_of_page // max(1, mean_characters)
-                page_size = max(1, min(LARGEST_PAGE, documents_that_fit))
+                page_size.fit(mean_characters)
         for store in (self.store, self.destination):
             if store is not None:
                 store.refresh()

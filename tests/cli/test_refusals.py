@@ -128,6 +128,10 @@ REMOVAL = [
     Refusal("dedup --apply --action delete --yes --log other.jsonl", "other.jsonl exists"),
     Refusal("dedup --apply --action move --to others --yes --log other.jsonl", "exists"),
     Refusal("dedup --apply --action delete --yes --log no/x.jsonl", "No such file"),
+    Refusal(
+        "dedup --within seen.date:3d --collect seen",
+        "--collect seen would change the scope of documents that stay (--within seen.date)",
+    ),
     Refusal("dedup --keep longest a.jsonl", "`esdedup clean FILES -o OUT`"),
     *(
         Refusal(f"dedup {arguments}", "esdedup clean FILES -o OUT")

@@ -109,6 +109,20 @@ def test_settings_for_all_do_not_reach_what_they_do_not_mean() -> None:
     assert [match["id"] for match in result["matches"]] == ["b"]
 
 
+def test_an_action_for_all_counts_only_where_something_is_changed() -> None:
+    """A command without the action still shows what it would remove."""
+    run_command("index", "articles.jsonl", "--passages", status=0)
+    write("action = 'mark'\n")
+    command = ["decontaminate", "--against", "articles.jsonl"]
+    shown = run_command(*command, status=0)
+    assert shown.json[0]["removed"] == 2
+    assert "--apply --action delete or move" in shown.err
+    refused = run_command(*command, "--apply", "--yes", status=2).err
+    assert "decontaminate requires --action delete or move" in refused
+    assert "action is set in esdedup.toml, line 1" in refused
+    run_command(*command, "--apply", "--action", "delete", "--yes", status=0)
+
+
 FAULTS = [
     (
         "threshhold = 0.9",

@@ -57,6 +57,17 @@ def test_what_stays_takes_values_and_keeps_its_other_bytes() -> None:
     assert esdedup.clean("in", None, collect=fields, fill="author") == report
 
 
+def test_files_and_records_collect_fields_of_the_scope() -> None:
+    """They are compared only once, unlike documents of an index."""
+    records = [{"text": COPY, "date": f"2026-03-0{day}"} for day in (1, 2, 9)]
+    dates: list[Any] = [["2026-03-01", "2026-03-02"], ["2026-03-09"]]
+    result = esdedup.dedup(records, within="date:3d", collect="date")
+    assert [record["date"] for record in result.kept] == dates
+    write_lines(Path("a.jsonl"), records)
+    esdedup.clean("a.jsonl", "out.jsonl", within="date:3d", collect="date")
+    assert [record["date"] for record in read_lines(Path("out.jsonl"))] == dates
+
+
 def test_a_command_shows_and_writes_new_values() -> None:
     write_copies()
     options = ["--collect", "url", "--fill", "author", "--fill", "meta"]

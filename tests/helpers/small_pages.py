@@ -20,8 +20,8 @@ SMALL_PAGES = [
         ),
         ("groups.marks", "DOCUMENTS_AT_ONCE", 40),
         ("admin.backfilling", "PAGE_DOCUMENTS", 100),
-        ("removal.remove", "FIRST_PAGE", 4),
-        ("removal.remove", "LARGEST_PAGE", 8),
+        ("removal.pages", "FIRST_PAGE", 4),
+        ("removal.pages", "LARGEST_PAGE", 8),
     )
 ]
 

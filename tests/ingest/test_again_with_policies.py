@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -60,6 +61,10 @@ class Run:
             {"id": IDS[id], "text": TEXTS[text], "source": source, "price": price}
             for id, text, source, price in self.records
         ]
+
+    def are_duplicates(self, left: Document, right: Document) -> bool:
+        is_one_scope = not self.is_within or left["source"] == right["source"]
+        return is_one_scope and are_similar(left, right)
 
     def of(self, index: esdedup.Index) -> IngestReport:
         """Index the records. Those that fail are left."""
@@ -155,6 +160,20 @@ EQUAL = [(number, 0, 0, 0) for number in range(3)]
         Run("mark", [(1, 5, 0, 0), (0, 4, 0, 0)]),
     ]
 )
+# A stored document gets the text of a duplicate whose original is gone.
+@example(
+    runs=[
+        Run("mark", [(0, 0, 0, 0), (1, 0, 0, 0), (2, 5, 0, 0)]),
+        Run("skip", [(2, 0, 0, 0)], deleted=frozenset([0])),
+    ]
+)
+# It gets one that is near only to a duplicate.
+@example(
+    runs=[
+        Run("mark", [(0, 0, 0, 0), (1, 2, 0, 0), (2, 5, 0, 0)]),
+        Run("fail", [(2, 4, 0, 0)]),
+    ]
+)
 def test_documents_neither_hide_each_other_nor_are_lost(runs: list[Run]) -> None:
     """Marks of originals that got another text, or are deleted, are those of an earlier time."""
     changed = set[str]()
@@ -173,7 +192,8 @@ def test_documents_neither_hide_each_other_nor_are_lost(runs: list[Run]) -> None
             }
             changed |= judged & before.keys()
             contents = {(id, text, source) for id, text, source, _ in run.records}
-            changed |= {IDS[id] for id, n in Counter(id for id, *_ in contents).items() if n > 1}
+            repeated = {IDS[id] for id, n in Counter(id for id, *_ in contents).items() if n > 1}
+            changed |= repeated
             assert before.keys() <= after.keys()
             for id in after:
                 links = chain(id, after)
@@ -189,12 +209,15 @@ def test_documents_neither_hide_each_other_nor_are_lost(runs: list[Run]) -> None
                 id = record["id"]
                 if id not in judged or run.action in ("keep", "mark", "group"):
                     assert {name: after[id][name] for name in record} == record
-                elif not any(
-                    are_similar(record, document)
-                    and (not run.is_within or document["source"] == record["source"])
-                    for document in after.values()
-                ):
+                elif not any(run.are_duplicates(record, document) for document in after.values()):
                     assert report.replaced_originals
+                if run.action in ("skip", "fail") and id in judged - repeated:
+                    others = before.keys() - {source["id"] for source in run.sources}
+                    assert not has_content_of(after.get(id), record) or not any(
+                        run.are_duplicates(record, before[other])
+                        and id not in (before[other]["group"], before[other]["original"])
+                        for other in others
+                    )
                 if id not in judged and before[id]["group"] is not None:
                     assert [after[id][name] for name in MARKS] == [
                         before[id][name] for name in MARKS
@@ -261,6 +284,37 @@ def test_a_new_copy_is_shown_if_the_original_of_the_original_is_gone(index: esde
     index.delete([first])
     index.add([{"id": IDS[5], "text": texts[2]}], on_duplicate="mark")
     assert marks_of(index)[IDS[5]] == (first, None)
+
+
+NAMES = st.sampled_from("abcdef")
+
+
+@given(marks=st.lists(st.tuples(NAMES, st.none() | NAMES, NAMES, NAMES), max_size=20))
+def test_chains_lead_where_the_marks_of_now_lead(
+    marks: list[tuple[str, str | None, str, str]],
+) -> None:
+    originals = dict[str, str | None]()
+    with open_index(":memory:") as index:
+        chains = Chains(index.store, "esdedup", "abcdef", {})
+        for name, original, first, other in marks:
+            chains.mark(name, original)
+            originals[name] = original
+            links = [first]
+            while (link := originals.get(links[-1])) is not None and link not in links:
+                links.append(link)
+            assert chains.lead(first, other) == (other in links)
+            assert chains.are_broken(first) == (link is not None)
+
+
+def test_a_long_chain_is_not_walked_for_each_document() -> None:
+    names = [f"r{number}" for number in range(20_000)]
+    with open_index(":memory:") as index:
+        chains, began = Chains(index.store, "esdedup", names, {}), time.process_time()
+        for original, name in itertools.pairwise(names):
+            chains.mark(name, original)
+            assert not chains.lead(name, "new")
+            assert not chains.are_broken(name)
+    assert time.process_time() - began < 5  # It takes a minute if each is walked.
 
 
 def test_long_chains_are_read_in_part(index: esdedup.Index) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import esdedup
+from esdedup.exceptions import RecordError
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.indices import fill_index
 from tests.helpers.places import Place, clusters
@@ -85,6 +86,19 @@ def test_skip_leaves_the_new_copy_out(index: esdedup.Index) -> None:
     without_original(index, "mark")
     report = index.add([{"id": "D", "text": STORY}], on_duplicate="skip")
     assert (report.created, report.skipped) == (0, 1)
+
+
+@pytest.mark.parametrize("text", [STORY, f"{STORY} and more"], ids=["equal", "near"])
+def test_skip_and_fail_let_no_stored_document_become_a_copy(
+    index: esdedup.Index, text: str
+) -> None:
+    """Its copies are there, though their marks lead to a document that is gone."""
+    without_original(index, "mark")
+    report = index.add([{"id": "X", "text": text}], on_duplicate="skip")
+    assert (report.updated, report.skipped) == (0, 1)
+    with pytest.raises(RecordError, match="near-duplicate of 'B'"):
+        index.add([{"id": "X", "text": text}], on_duplicate="fail")
+    assert index.get("X").source["text"] == words(2)
 
 
 @clusters

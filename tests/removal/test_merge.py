@@ -23,6 +23,7 @@ from esdedup.stores import Store
 from esdedup.stores.changes import delete, update
 from tests.helpers.commands import Ran, run_command, words
 from tests.helpers.crashes import crash_everywhere
+from tests.helpers.indices import open_index
 from tests.helpers.places import (
     META,
     STORES,
@@ -32,6 +33,7 @@ from tests.helpers.places import (
     whole,
     write_records,
 )
+from tests.helpers.wrapped import wrapped
 from tests.removal.removing import ACTIONS, dedup
 from tests.servers.proxy import Proxy, product_of
 
@@ -142,6 +144,25 @@ def test_the_plan_shows_new_values(place: Place, store: Store) -> None:
             with pytest.raises(UsageError, match="documents are compared by"):
                 index.dedup("delete", collect=field)
         assert [*index.dedup("delete").merges()] == []
+
+
+@local
+def test_no_field_that_a_sketch_reads_takes_values(place: Place) -> None:
+    """No search by the sketch would find the document by its new text."""
+    sketches = (esdedup.MinHash(), esdedup.MinHash(name="title", fields=("head.title",)))
+    documents: list[dict[str, Any]] = [
+        {"id": "1", "text": words(1)},
+        {"id": "2", "text": words(1), "head": {"title": words(2), "url": "a"}},
+    ]
+    with open_index(place, documents, scheme=esdedup.Scheme(sketches=sketches)) as index:
+        for sketch in ("minhash", "title"):
+            for field in ("text", "head", "head.title", "head.title.x", "esdedup_title"):
+                with pytest.raises(UsageError, match="documents are compared by"):
+                    index.dedup("delete", sketch=sketch, collect=field)
+                with pytest.raises(UsageError, match="documents are compared by"):
+                    index.dedup("delete", sketch=sketch, fill=field)
+        (planned,) = index.dedup("delete", fill="head.url").merges()
+        assert planned.new_values == {"head.url": "a"}
 
 
 Nothing = Callable[[], None]
@@ -298,6 +319,29 @@ def test_many_duplicates_are_read_in_parts(store: Store) -> None:
     assert store.get(["0"])[0].source["url"] == [*range(70)]
     assert undone(store) == []
     assert len(whole(store)) == 2_300
+
+
+def test_of_long_documents_fewer_are_read_whole_at_the_same_time() -> None:
+    """The first 100 show how long they are."""
+    documents = [
+        {"id": f"{group}-{copy}", "text": words(group), "url": copy, "more": "x" * more}
+        for group in range(200)
+        for copy, more in enumerate((225_000 if group < 100 else 1, 1))
+    ]
+    read_whole = list[int]()
+    with open_index("long.db", documents) as index:
+        hold = index.store.hold
+
+        def counting(ids: Sequence[str], paths: Any = None, **settings: Any) -> Any:
+            if paths is None and ids[0].endswith("-0"):
+                read_whole.append(len(ids))
+            return hold(ids, paths, **settings)
+
+        with wrapped(index, hold=counting) as counted:
+            report = counted.dedup("delete", collect="url", apply=True).report
+    assert report is not None
+    assert (report.merged, report.done) == (200, 200)
+    assert read_whole == [100, 88, 12]
 
 
 # As of removals that merge nothing, marks are killed in the local store.

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
+from esdedup import UsageError
 from esdedup.removal.log import Action
 from esdedup.results import Dedup
 from tests.helpers.commands import call, fill, words
@@ -192,28 +193,6 @@ def test_a_server_reads_times_in_formats_of_its_own(url: str, name: str) -> None
         assert index.undo("log.jsonl").failures == []
 
 
-@pytest.mark.on_every_server
-@pytest.mark.parametrize("action", ["delete", "mark"])
-def test_times_are_collected_though_they_decide_on_the_scope(place: Place, action: Action) -> None:
-    documents = [
-        {**document, "date": f"2026-03-0{copy % 3 + 1}"}
-        for copy, document in enumerate(copies("a", "b"))
-    ]
-    with open_index(place, documents) as index:
-        before = fields_of(index)
-        plan = planned(index, action, within="date:3d", collect="date")
-        index.update([{"id": "b1", "date": "2026-05-01"}])
-        reasons = reasons_of(plan)
-        assert reasons == {"b1": "its value of 'date' changed since it was compared"}
-        after = fields_of(index)
-        assert after["a0"]["date"] == ["2026-03-01", "2026-03-02", "2026-03-03"]
-        # A document that is no duplicate any more gives no values.
-        assert after["b0"]["date"] == ["2026-03-01", "2026-03-03"]
-        assert index.undo("log.jsonl").failures == []
-        before["b1"]["date"] = "2026-05-01"
-        assert fields_of(index) == before
-
-
 # Values of duplicates
 
 
@@ -228,6 +207,51 @@ def test_a_document_that_left_its_scope_gives_its_values_to_nobody(
         index.update([{"id": "a1", "tenant": "y"}])
         assert reasons_of(plan).keys() == {"a1"}
         assert fields_of(index)["a0"]["url"] == ["a0", "a2"]
+
+
+@pytest.mark.parametrize(
+    ("within", "fields"),
+    [
+        ("tenant", {"collect": "tenant"}),
+        (["tenant", "lang"], {"collect": ["url", "lang"]}),
+        ("date:3d", {"collect": "date"}),
+        ("seen.date:3d", {"collect": "seen"}),
+        ("seen", {"collect": "seen.url"}),
+        ("seen", {"fill": "seen.url"}),
+    ],
+    ids=str,
+)
+def test_no_original_takes_values_that_would_change_its_scope(
+    folder: Path, within: Any, fields: Any
+) -> None:
+    """It would be in no scope, or in another one, also for a second run."""
+    with open_index(folder / "news.db", copies("a")) as index:
+        # It is refused before a search, which finds no document that has these fields.
+        with pytest.raises(UsageError, match="would change the scope of documents that stay"):
+            index.dedup("delete", within=within, apply=True, **fields)
+        assert fields_of(index).keys() == {"a0", "a1", "a2"}
+
+
+@pytest.mark.on_every_server
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_document_without_a_scope_takes_that_of_its_judged_duplicate(
+    place: Place, others: Place, action: Action
+) -> None:
+    documents: list[dict[str, Any]] = [
+        {"id": "a0", "text": words(1)},
+        {"id": "a1", "text": words(2), "tenant": "x", "seen": {"date": "2026-03-01", "url": "u"}},
+    ]
+    with open_index(place, documents) as index:
+        before = fields_of(index)
+        index.judgements.judge("a0", "a1", "duplicate")
+        within = ["tenant", "seen.date:3d"]
+        plan = planned(index, action, within=within, fill=["tenant", "seen"])
+        assert reasons_of(plan) == {}
+        taken = {name: documents[1][name] for name in ("tenant", "seen")}
+        assert {name: fields_of(index)["a0"][name] for name in taken} == taken
+        assert ("a1" in fields_of(index)) == (action == "mark")
+        assert index.undo("log.jsonl").failures == []
+        assert fields_of(index) == before
 
 
 @pytest.mark.on_every_server
