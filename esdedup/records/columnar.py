@@ -19,9 +19,9 @@ import numpy as np
 
 from esdedup.exceptions import EsdedupError, InputError, UsageError
 from esdedup.models import Fields, grouped
-from esdedup.records.arrow_times import has_nanoseconds_of_day, with_times
 from esdedup.records.locations import AHEAD, open_file
 from esdedup.records.merge import NO_MERGE, Merge
+from esdedup.stores.arrow_times import ArrowArray, ArrowType, has_nanoseconds_of_day, with_times
 from esdedup.stores.plain_values import is_nan, plain_values
 from esdedup.tabular import TableFormat, require_pyarrow
 from esdedup.text.arrays import Mask, run_starts
@@ -46,8 +46,8 @@ _FEW_ROWS = 32
 _Table = Any
 _Batch = Any
 _Schema = Any
-_Array = Any
-_Type = Any
+_Array = ArrowArray
+_Type = ArrowType
 _ParquetFile = Any
 _Batches = Callable[[list[str], int, int], Iterator[tuple[_Batch, float]]]
 """A function that yields batches of columns, each with the bytes read for it.

@@ -5,29 +5,29 @@ Python's times have no nanoseconds, and no years beyond 9999.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from esdedup.stores.plain_values import date_of, time_of
 from esdedup.tabular import require_pyarrow
 
 # pyarrow has no types.
-_Array = Any
-_Type = Any
+ArrowArray = Any
+ArrowType = Any
 
 
-def numbers_of(array: _Array) -> list[Any]:
+def numbers_of(array: ArrowArray) -> list[object]:
     """Return the values of an array or a column, with whole numbers in place of times."""
     stored = stored_type(array.type)
     return [*(array if array.type == stored else array.cast(stored)).to_pylist()]
 
 
-def with_times(array: _Array) -> list[Any]:
+def with_times(array: ArrowArray) -> list[object]:
     """Return the values of an array or a column, with times as texts, durations as numbers."""
-    return _with_times(numbers_of(array), array.type)
+    return [*map(_converter(array.type), numbers_of(array))]
 
 
-def stored_type(kind: _Type) -> _Type:
+def stored_type(kind: ArrowType) -> ArrowType:
     """Return a type with whole numbers in place of times."""
     pa = require_pyarrow()
     types = pa.types
@@ -44,7 +44,7 @@ def stored_type(kind: _Type) -> _Type:
     return kind
 
 
-def has_nanoseconds_of_day(kind: _Type) -> bool:
+def has_nanoseconds_of_day(kind: ArrowType) -> bool:
     """Return whether a type is of times of day in nanoseconds, or holds such a type."""
     types = require_pyarrow().types
     if types.is_time64(kind):
@@ -54,32 +54,33 @@ def has_nanoseconds_of_day(kind: _Type) -> bool:
     return _is_list(kind) and has_nanoseconds_of_day(kind.value_type)
 
 
-def _is_list(kind: _Type) -> bool:
+def _is_list(kind: ArrowType) -> bool:
     types = require_pyarrow().types
     is_list = types.is_list(kind) or types.is_large_list(kind)
     return bool(is_list or types.is_fixed_size_list(kind))
 
 
-def _with_times(values: Sequence[Any], kind: _Type) -> list[Any]:
-    """Return values with times and durations in place of their numbers. kind: their type."""
+def _converter(kind: ArrowType) -> Callable[[object], object]:
+    """Return a function that puts times in place of their numbers in a value of a type."""
     if _is_list(kind):
-        item = kind.value_type
-        return [None if items is None else _with_times(items, item) for items in values]
+        of_item = _converter(kind.value_type)
+        return lambda value: [*map(of_item, value)] if isinstance(value, list) else value
     if require_pyarrow().types.is_struct(kind):
-        rows = [None if fields is None else dict(fields) for fields in values]
-        present = [row for row in rows if row is not None]
-        for field in kind.fields:
-            column = _with_times([row[field.name] for row in present], field.type)
-            for row, value in zip(present, column, strict=True):
-                row[field.name] = value
-        return rows
+        of_field = {field.name: _converter(field.type) for field in kind.fields}
+
+        def convert(value: object) -> object:
+            if not isinstance(value, dict):
+                return value
+            return {name: of_field[name](field) for name, field in value.items()}
+
+        return convert
     written = _writer(kind)
     if written is None:
-        return [*values]
-    return [None if number is None else written(number) for number in values]
+        return lambda value: value
+    return lambda value: written(value) if isinstance(value, int) else value
 
 
-def _writer(kind: _Type) -> Callable[[int], str] | None:
+def _writer(kind: ArrowType) -> Callable[[int], str] | None:
     """Return a function that writes the number of a time as text; None for another type."""
     types = require_pyarrow().types
     if types.is_timestamp(kind):
