@@ -25,7 +25,7 @@ from esdedup.records.merge import Merge
 from esdedup.runs.run import Arrays
 from esdedup.stores.json_text import EXACT, SHOWN, any_json, exact_json, json_without_nan
 from esdedup.stores.to_json import is_nested_beyond
-from esdedup.text.arrays import I64, run_starts
+from esdedup.text.arrays import I64, Mask, run_starts
 from esdedup.text.strings import Numbers, Strings
 
 _SAMPLES = 10
@@ -103,6 +103,7 @@ class MergedValues:
         order = np.argsort(originals, kind="stable")
         documents, originals = documents[order], originals[order]
         values = self._read(removals, np.union1d(documents, originals))
+        is_json = self._are_json(removals.corpus, originals)
         merge, corpus = self.files.merge, removals.corpus
         counts = Counter(dict.fromkeys(merge.paths, 0))
         changed, texts, samples, untaken = list[int](), list[str](), list[MergeSample](), 0
@@ -114,9 +115,8 @@ class MergedValues:
             new_values = merge.new_values(present, of_duplicates)
             if not new_values:
                 continue
-            (place,) = corpus.places(originals[start : start + 1])
             # The columns of tables hold any number.
-            if self._is_json(place.file) and not _is_json(new_values):
+            if is_json[start] and not _has_form_in_json(new_values):
                 usable = _UsableValues.of(merge, present, of_duplicates)
                 untaken += len(usable.faults)
                 for position, fault in usable.faults.items():
@@ -131,6 +131,7 @@ class MergedValues:
             texts.append(any_json(new_values))
             counts.update(merge.number_of_new(present, new_values))
             if len(samples) < _SAMPLES:
+                (place,) = corpus.places(originals[start : start + 1])
                 samples.append(MergeSample(*place, _shown(new_values)))
         added = NewValues(np.array(changed, np.int64), Strings.of(texts))
         report = MergeReport(len(changed), dict(counts), tuple(samples), untaken)
@@ -165,6 +166,12 @@ class MergedValues:
             raise InputError("files have changed since they were read: run this again")
         return _Values(documents, Strings.of_bytes(texts))
 
+    def _are_json(self, corpus: Corpus, documents: I64) -> Mask:
+        """Mark the documents that are in files of JSON, shape (n,). documents: their numbers."""
+        files = np.searchsorted(corpus.ends, corpus.rows[documents], side="right") - 1
+        of_files = np.array([*map(self._is_json, self.files.files)])
+        return of_files[files]
+
     def _is_json(self, path: str) -> bool:
         """Return whether a file holds JSON."""
         return (self.files.format or format_of(path)) == "jsonl"
@@ -188,20 +195,23 @@ class _UsableValues:
         """Look at the values of duplicates. present: those of the document that stays."""
         usable, faults = list[Mapping[str, object]](), dict[int, str]()
         for position, values in enumerate(of_duplicates):
-            has = {**present, **merge.new_values(present, usable)}
-            lacked, with_form = merge.new_values(has, [values]), dict[str, object]()
-            reasons = list[str]()
+            with_form, reasons = dict[str, object](), dict[str, str]()
             for path, value in values.items():
                 try:
                     # As deep as in a list of the field.
                     text = json_without_nan({path: [value]}, f"its value of {path!r}")
                     (with_form[path],) = EXACT.decode(text)[path]
                 except RecordError as error:
-                    if path in lacked:
-                        reasons.append(str(error))
-            usable.append(with_form)
+                    reasons[path] = str(error)
             if reasons:
-                faults[position] = f"no other record can take values of it: {'; '.join(reasons)}"
+                # What the document that stays has in any case is no loss.
+                has = {**present, **merge.new_values(present, usable)}
+                lost = [
+                    reasons[path] for path in merge.new_values(has, [values]) if path in reasons
+                ]
+                if lost:
+                    faults[position] = f"no other record can take values of it: {'; '.join(lost)}"
+            usable.append(with_form)
         return _UsableValues(usable, faults)
 
 
@@ -214,7 +224,7 @@ def _shown(values: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _is_json(values: Mapping[str, object]) -> bool:
+def _has_form_in_json(values: Mapping[str, object]) -> bool:
     """Return whether values have a form in JSON."""
     try:
         exact_json(values, "values")
