@@ -225,13 +225,13 @@ def json_without_nan(value: object, subject: str) -> str:
     return text
 
 
-class _Written(NamedTuple):
+class _JsonPart(NamedTuple):
     """A part of the JSON of a list or an object."""
 
     text: str
 
 
-_COMMA = _Written(",")
+_COMMA = _JsonPart(",")
 
 
 def json_of_leaves(
@@ -243,19 +243,19 @@ def json_of_leaves(
     while remaining:
         item = remaining.pop()
         inner: list[object] = []
-        if isinstance(item, _Written):
+        if isinstance(item, _JsonPart):
             written_parts.append(item.text)
         elif isinstance(item, Mapping):
-            fields = [(_Written(f"{written(name)}:"), field) for name, field in item.items()]
+            fields = [(_JsonPart(f"{written(name)}:"), field) for name, field in item.items()]
             if sort_keys:
                 fields.sort(key=operator.itemgetter(0))
             for name, field in fields:
                 inner += [_COMMA, name, field]
-            remaining += [_Written("}"), *inner[:0:-1], _Written("{")]
+            remaining += [_JsonPart("}"), *inner[:0:-1], _JsonPart("{")]
         elif isinstance(item, list):
             for member in item:
                 inner += [_COMMA, member]
-            remaining += [_Written("]"), *inner[:0:-1], _Written("[")]
+            remaining += [_JsonPart("]"), *inner[:0:-1], _JsonPart("[")]
         else:
             written_parts.append(written(item))
     return "".join(written_parts)
