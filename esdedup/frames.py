@@ -194,6 +194,8 @@ def dedup(
         if against is not None and contained is not None:
             plan = containment_plan(scheme, names)
             sides = _Sides.of(records, against, plan)
+            if mask:
+                InMemory(sides.table.records).check_mask(names[0])
             return _without_items(sides, plan, contained, mask, on_step)
         plan = Plan.of_texts(scheme, grouping.limits, grouping.keep, names, exact=grouping.exact)
         plan = plan.labelled(grouping.conflict)

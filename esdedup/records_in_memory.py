@@ -15,15 +15,19 @@ from esdedup.compare.plan import Plan
 from esdedup.compare.source import Beside, Records
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.models import Document
+from esdedup.records.columnar import NO_JSON
 from esdedup.records.documents import id_at
 from esdedup.records.frame_columns import (
     Column,
     column_of,
     exact_values,
+    fault_of_lists,
     given_values,
+    has_fixed_length,
     read_values,
     rows_of_table,
     taken,
+    unreadable_row,
     with_texts,
 )
 from esdedup.records.merge import Merge, fields_of
@@ -44,6 +48,8 @@ read once, batch by batch."""
 _ROWS_AT_ONCE = 10_000
 _AS_IT_IS = {NoneType, str, int, bool}
 """Types of values that need no look."""
+_AS_IT_COMES = NoneType, str, int, bytes, list, tuple, np.ndarray
+"""Types of values that are vectors or fingerprints, or say why they are none."""
 
 
 @dataclass(frozen=True)
@@ -110,11 +116,20 @@ class InMemory:
         return names[0] if names else None
 
     def column(self, name: Hashable) -> Column:
-        """Return a column of the frame's library, of a Dataset one of Arrow."""
+        """Return a column of the frame's library, of a Dataset one of Arrow, as it is stored."""
         records = self.records
-        if not hasattr(records, "features") or records.format["type"] == "custom":
+        if not hasattr(records, "features"):
             return records[name]
         return records.select_columns([name]).with_format("arrow")[:][name]
+
+    def compared_column(self, name: Hashable) -> Column:
+        """Return a column as it is compared: of a Dataset, as its transform changes it."""
+        return self.records[name] if self._has_transform else self.column(name)
+
+    @property
+    def _has_transform(self) -> bool:
+        records = self.records
+        return hasattr(records, "features") and records.format["type"] == "custom"
 
     def picked(self, rows: I64) -> Any:
         """Return some records as a list, a frame or a table, as given."""
@@ -128,9 +143,9 @@ class InMemory:
         return rows_of_table(records, rows) if hasattr(records, "take") else records[rows.tolist()]
 
     def with_texts(self, text_field: str, rows: I64, texts: Sequence[str]) -> InMemory:
-        """Return the records with other texts of some rows.
+        """Return the records with other texts of some rows, after `check_mask`.
 
-        Raises UsageError for a nested field, and RecordError for a record whose field is no text.
+        Raises RecordError for a record whose field is no text.
         """
         changes = dict(zip(rows.tolist(), texts, strict=True))
         if not changes:
@@ -144,18 +159,37 @@ class InMemory:
                 ]
             )
         name = self.column_named(text_field)
-        if name is None:
-            raise UsageError(
-                f"`mask` requires a column of texts, not the nested field {text_field!r}"
-            )
         column = self.column(name)
         values = given_values(column)
         for row in changes:
             _check_text(values[row], text_field, row)
         return self._with_column(name, with_texts(column, changes))
 
+    def check_mask(self, text_field: str) -> None:
+        """Raise UsageError for texts that can't be changed: nested ones, and those of a transform.
+
+        What is cut from a text has its place in the text that is compared.
+        """
+        if self.column_names is None:
+            return
+        name = self.column_named(text_field)
+        if name is None:
+            raise UsageError(
+                f"`mask` requires a column of texts, not the nested field {text_field!r}"
+            )
+        if self._has_transform and (
+            read_values(self.compared_column(name)) != read_values(self.column(name))
+        ):
+            raise UsageError(
+                f"`mask` requires texts as they are stored, and the transform of the Dataset"
+                f" changes {text_field!r}: pass records.with_format(None), or the result of map()"
+            )
+
     def check_merge(self, merge: Merge) -> None:
-        """Raise UsageError for a field that is no column, and for texts, which have no fields."""
+        """Raise UsageError for a field whose values can't be merged.
+
+        It is no column, or a column of which no lists can be made. Texts have no fields.
+        """
         names = self.column_names
         for path in merge.paths:
             setting = "collect" if path in merge.collect else "fill"
@@ -165,6 +199,9 @@ class InMemory:
             is_text = names is None and any(isinstance(record, str) for record in self.records)
             if is_text or (names is None and not isinstance(self.records, list)):
                 raise UsageError(f"`{setting}` requires records with fields, not texts")
+        for path in merge.collect if names is not None else ():
+            if fault := fault_of_lists(self.column(self.column_named(path))):
+                raise UsageError(f"`collect`: the column {path!r} has {fault}, which no list holds")
 
     def values_at(self, path: str) -> list[object]:
         """Return the values of a field as `exact_values`, None for missing ones."""
@@ -199,21 +236,23 @@ class InMemory:
             records = records._with_column(name, filled)
         for path in merge.collect:
             name, values = self.column_named(path), self.values_at(path)
+            column = self.column(name)
             becomes_list = any(map(_is_single, values))
             if becomes_list:
                 values = [[value] if _is_single(value) else value for value in values]
             for row, new in new_values.items():
                 values[row] = new.values.get(path, values[row])
-            column = column_of(self.column(name), values, becomes_list=becomes_list)
-            records = records._with_column(name, column, becomes_list=becomes_list)
+            changes_type = becomes_list or has_fixed_length(column)
+            column = column_of(column, values, becomes_list=becomes_list)
+            records = records._with_column(name, column, changes_type=changes_type)
         return records
 
     def _with_column(
-        self, name: Hashable, column: Column, *, becomes_list: bool = False
+        self, name: Hashable, column: Column, *, changes_type: bool = False
     ) -> InMemory:
         """Return a frame or a table with another column in place of one.
 
-        becomes_list: it has lists of the values' type.
+        changes_type: it is of another type than the former one.
         """
         records = self.records
         if hasattr(records, "iloc"):
@@ -224,7 +263,7 @@ class InMemory:
             names = records.column_names
             # Without any column, a Dataset has no rows.
             new_name = f"{max(names, key=len)}_"
-            feature = None if becomes_list else records.features[name]
+            feature = None if changes_type else records.features[name]
             with_both = records.add_column(new_name, column, feature=feature)
             renamed = with_both.remove_columns(name).rename_column(new_name, name)
             return InMemory(renamed.select_columns(names))
@@ -310,7 +349,7 @@ def _read(
     names.extend(scope_paths(plan.within))
     table = _in_memory(records, argument)
     names.extend(_label_fields(plan, table, argument))
-    table, sources = _sources(table, names, argument)
+    table, sources = _sources(table, names, argument, start)
     texts = _texts_of_column(sources, text_fields)
     if texts is None:
         texts = [
@@ -429,11 +468,11 @@ def _in_memory(records: AnyRecords, argument: Argument) -> InMemory:
 
 
 def _sources(
-    table: InMemory, names: Sequence[str], argument: Argument
+    table: InMemory, names: Sequence[str], argument: Argument, start: int = 0
 ) -> tuple[InMemory, Sequence[Mapping[str, object]]]:
     """Return the records with rows that can be picked, and some fields of each.
 
-    names: of the fields, a field of the text first.
+    names: of the fields, a field of the text first. start: the position of the first record.
     """
     column_names = table.column_names
     if column_names is None:
@@ -453,10 +492,17 @@ def _sources(
             raise UsageError(f"{argument.prefix}there is no column {name!r}. There are: {listed}")
         if isinstance(name, ValueField) and column not in columns:
             # A vector as a list takes many times the memory of its array.
-            columns[column] = given_values(table.column(column_name))
+            columns[column] = given_values(table.compared_column(column_name))
             as_given.add(column)
         elif column not in columns or column in as_given:
-            columns[column] = read_values(table.column(column_name))
+            values = table.compared_column(column_name)
+            try:
+                columns[column] = read_values(values)
+            except NO_JSON as error:
+                row = start + unreadable_row(values)
+                raise RecordError(
+                    f"{argument.record} {row}: the column {column!r} can't be read: {error}"
+                ) from error
             as_given.discard(column)
     return table, RowsOfColumns(columns)
 
@@ -480,8 +526,14 @@ def _mappings(records: Sequence[object], names: Sequence[str]) -> Iterator[Any]:
                 if type(value := record.get(head)) not in _AS_IT_IS
             }
             for name in numbers:
-                if isinstance(value := record.get(name), np.generic):
+                value = value_at(record, name)
+                # A vector as a list of JSON takes many times the memory of its array.
+                if isinstance(value, _AS_IT_COMES):
+                    continue
+                if isinstance(value, np.generic):
                     changed[name] = value.item()
+                if in_memory(value) is None:
+                    changed[name] = None
             yield {**record, **changed} if changed else record
         else:
             yield {names[0]: None} if in_memory(record) is None else record

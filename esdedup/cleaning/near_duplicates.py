@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,17 +16,22 @@ from esdedup.cleaning.removals import Corpus, DocumentsLeftWhole, NewValues, Rem
 from esdedup.cleaning.report import ConflictReport, MergeReport, MergeSample, report_of
 from esdedup.compare.columns import columns_by_number
 from esdedup.compare.resources import DEFAULT_MEMORY, Resources
-from esdedup.exceptions import InputError, UsageError
+from esdedup.exceptions import InputError, RecordError, UsageError
 from esdedup.groups.groups import Grouping, Groups, groups_among
+from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.files import BadRecord, format_of
 from esdedup.records.inputs import total_bytes
+from esdedup.records.merge import Merge
 from esdedup.runs.run import Arrays
-from esdedup.stores.json_text import EXACT, exact_json
-from esdedup.text.arrays import I64, run_starts
+from esdedup.stores.json_text import EXACT, SHOWN, any_json, exact_json, json_without_nan
+from esdedup.stores.to_json import is_nested_beyond
+from esdedup.text.arrays import I64, Mask, run_starts
 from esdedup.text.strings import Numbers, Strings
 
 _SAMPLES = 10
 """Number of documents whose new values a report shows."""
+_SHOWN_LEVELS = 50
+"""Levels of lists and objects that a report has."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +63,190 @@ MEMORY = MemoryOfJob()
 
 
 @dataclass(frozen=True)
+class _Values:
+    """The values of the fields of some documents.
+
+    documents: their numbers, ascending, shape (n,).
+    texts: the values of each, by path as JSON.
+    """
+
+    documents: I64
+    texts: Strings
+
+    def of(self, document: int) -> dict[str, object]:
+        """Return the values of a document."""
+        row = int(np.searchsorted(self.documents, document))
+        values: dict[str, object] = EXACT.decode(self.texts[row])
+        return values
+
+
+@dataclass(frozen=True)
+class MergedValues:
+    """Gives documents that stay values of those that are removed.
+
+    files: to read the values from.
+    dead_letter: called with the values of a removed document of which one can't be taken.
+    reporter: shows the progress.
+    """
+
+    files: CleanFiles
+    dead_letter: DeadLetter
+    reporter: Reporter
+
+    def of(self, removals: Removals) -> tuple[Removals, MergeReport]:
+        """Return removals with the new values of documents that stay.
+
+        Originals in files that are only compared with are not written, so they take none.
+        """
+        is_written = removals.original >= removals.corpus.first
+        documents, originals = removals.document[is_written], removals.original[is_written]
+        order = np.argsort(originals, kind="stable")
+        documents, originals = documents[order], originals[order]
+        values = self._read(removals, np.union1d(documents, originals))
+        is_json = self._are_json(removals.corpus, originals)
+        merge, corpus = self.files.merge, removals.corpus
+        counts = Counter(dict.fromkeys(merge.paths, 0))
+        changed, texts, samples, untaken = list[int](), list[str](), list[MergeSample](), 0
+        starts = np.flatnonzero(run_starts(originals))
+        for start, end in itertools.pairwise([*starts.tolist(), originals.size]):
+            original = int(originals[start])
+            present = values.of(original)
+            of_duplicates = [values.of(document) for document in documents[start:end].tolist()]
+            new_values = merge.new_values(present, of_duplicates)
+            if not new_values:
+                continue
+            # The columns of tables hold any number.
+            if is_json[start] and not _has_form_in_json(new_values):
+                usable = _UsableValues.of(merge, present, of_duplicates)
+                untaken += len(usable.faults)
+                for position, fault in usable.faults.items():
+                    row = documents[start + position : start + position + 1]
+                    ((file, line, _),) = corpus.places(row)
+                    self.dead_letter(
+                        BadRecord(file, line, any_json(of_duplicates[position]), fault)
+                    )
+                if not (new_values := merge.new_values(present, usable.of_duplicates)):
+                    continue
+            changed.append(original)
+            texts.append(any_json(new_values))
+            counts.update(merge.number_of_new(present, new_values))
+            if len(samples) < _SAMPLES:
+                (place,) = corpus.places(originals[start : start + 1])
+                samples.append(MergeSample(*place, _shown(new_values)))
+        added = NewValues(np.array(changed, np.int64), Strings.of(texts))
+        report = MergeReport(len(changed), dict(counts), tuple(samples), untaken)
+        return replace(removals, new_values=added), report
+
+    def _read(self, removals: Removals, documents: I64) -> _Values:
+        """Read the values of some documents again. documents: their numbers, ascending."""
+        files = self.files
+        lines_of = dict(_lines_by_file(removals, files, documents))
+        self.reporter.begin("Reading values", total_bytes([*lines_of]))
+        texts = list[bytes]()
+        for path, lines in lines_of.items():
+            remaining, is_json = {*lines.tolist()}, self._is_json(path)
+            # All files, because the first records of one may have no text.
+            chunks = files.reading.chunks(
+                [path], self.reporter.advance, files.merge.paths, files.files
+            )
+            for record in itertools.chain.from_iterable(chunk.records() for chunk in chunks):
+                if record.source is not None and record.line in remaining:
+                    text = record.raw if isinstance(record, BadRecord) else record.json
+                    try:
+                        if is_json and text is not None:
+                            values = files.merge.exact_values_in(record.source, text)
+                        else:
+                            values = files.merge.values_in(record.source)
+                    except RecursionError as error:
+                        place = f"{path}, line {record.line}"
+                        raise InputError(f"{place}: nested too deeply to merge values") from error
+                    texts.append(any_json(values).encode())
+        self.reporter.end()
+        if len(texts) != documents.size:
+            raise InputError("files have changed since they were read: run this again")
+        return _Values(documents, Strings.of_bytes(texts))
+
+    def _are_json(self, corpus: Corpus, documents: I64) -> Mask:
+        """Mark the documents that are in files of JSON, shape (n,). documents: their numbers."""
+        files = np.searchsorted(corpus.ends, corpus.rows[documents], side="right") - 1
+        of_files = np.array([*map(self._is_json, self.files.files)])
+        return of_files[files]
+
+    def _is_json(self, path: str) -> bool:
+        """Return whether a file holds JSON."""
+        return (self.files.format or format_of(path)) == "jsonl"
+
+
+@dataclass(frozen=True)
+class _UsableValues:
+    """The values of duplicates that have a form in JSON.
+
+    of_duplicates: of each duplicate, by path, with null in place of NaN.
+    faults: by the position of a duplicate, why one of its values can't be taken.
+    """
+
+    of_duplicates: Sequence[Mapping[str, object]]
+    faults: Mapping[int, str]
+
+    @staticmethod
+    def of(
+        merge: Merge, present: Mapping[str, object], of_duplicates: Sequence[Mapping[str, object]]
+    ) -> _UsableValues:
+        """Look at the values of duplicates. present: those of the document that stays."""
+        usable, faults = list[Mapping[str, object]](), dict[int, str]()
+        for position, values in enumerate(of_duplicates):
+            with_form, reasons = dict[str, object](), dict[str, str]()
+            for path, value in values.items():
+                try:
+                    # As deep as in a list of the field.
+                    text = json_without_nan({path: [value]}, f"its value of {path!r}")
+                    (with_form[path],) = EXACT.decode(text)[path]
+                except RecordError as error:
+                    reasons[path] = str(error)
+            if reasons:
+                # What the document that stays has in any case is no loss.
+                has = {**present, **merge.new_values(present, usable)}
+                lost = [
+                    reasons[path] for path in merge.new_values(has, [values]) if path in reasons
+                ]
+                if lost:
+                    faults[position] = f"no other record can take values of it: {'; '.join(lost)}"
+            usable.append(with_form)
+        return _UsableValues(usable, faults)
+
+
+def _shown(values: Mapping[str, object]) -> dict[str, object]:
+    """Return values as a report has them: those that are nested deeply as texts."""
+    texts = {path: any_json(value) for path, value in values.items()}
+    return {
+        path: text if is_nested_beyond(_SHOWN_LEVELS, text, values[path]) else SHOWN.decode(text)
+        for path, text in texts.items()
+    }
+
+
+def _has_form_in_json(values: Mapping[str, object]) -> bool:
+    """Return whether values have a form in JSON."""
+    try:
+        exact_json(values, "values")
+    except RecordError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
 class NearDuplicates(DocumentSearch):
     """Finds documents that duplicate others.
 
     grouping: which documents duplicate others.
     max_memory: in bytes; the result does not depend on it.
     only_between: documents of the files are compared with earlier ones only.
-    files: to read the values from that documents take; None if they take none.
+    merged: gives values to documents that stay; None if they take none.
     """
 
     grouping: Grouping
     max_memory: int | None = None
     only_between: bool = False
-    files: CleanFiles | None = None
+    merged: MergedValues | None = None
 
     @property
     def parameters(self) -> Mapping[str, object]:
@@ -96,8 +272,8 @@ class NearDuplicates(DocumentSearch):
         groups = groups_among(columns, self.plan, self.grouping, resources)
         removals = _duplicates(corpus, order, groups)
         report = report_of(removals, columns, order, groups)
-        if self.files is not None:
-            removals, merged = with_new_values(removals, self.files, reporter)
+        if self.merged is not None:
+            removals, merged = self.merged.of(removals)
             report = replace(report, merged=merged)
         if self.grouping.conflict is None:
             return RemovedDocuments(removals, report)
@@ -121,83 +297,6 @@ def _duplicates(corpus: Corpus, order: I64, groups: Groups) -> Removals:
     originals = order[groups.representative[rows]]
     values = groups.value[rows].astype(np.float64)
     return Removals.of_duplicates(corpus, groups.measure, order[rows], originals, values)
-
-
-def with_new_values(
-    removals: Removals, files: CleanFiles, reporter: Reporter
-) -> tuple[Removals, MergeReport]:
-    """Return removals whose documents that stay take values from those that are removed.
-
-    Originals in files that are only compared with are not written, so they take none.
-    """
-    is_written = removals.original >= removals.corpus.first
-    documents, originals = removals.document[is_written], removals.original[is_written]
-    order = np.argsort(originals, kind="stable")
-    documents, originals = documents[order], originals[order]
-    involved = np.union1d(documents, originals)
-    values = _read_values(removals, files, involved, reporter)
-    merge = files.merge
-    counts = Counter(dict.fromkeys(merge.paths, 0))
-    changed, texts, samples = list[int](), list[str](), list[MergeSample]()
-    starts = np.flatnonzero(run_starts(originals))
-    for start, end in itertools.pairwise([*starts.tolist(), originals.size]):
-        original = int(originals[start])
-        present = values.of(original)
-        new_values = merge.new_values(present, map(values.of, documents[start:end].tolist()))
-        if not new_values:
-            continue
-        changed.append(original)
-        texts.append(exact_json(new_values, "values of duplicates"))
-        counts.update(merge.number_of_new(present, new_values))
-        if len(samples) < _SAMPLES:
-            (place,) = removals.corpus.places(np.array([original]))
-            samples.append(MergeSample(*place, new_values))
-    added = NewValues(np.array(changed, np.int64), Strings.of(texts))
-    report = MergeReport(len(changed), dict(counts), tuple(samples))
-    return replace(removals, new_values=added), report
-
-
-@dataclass(frozen=True)
-class _Values:
-    """The values of the fields of some documents.
-
-    documents: their numbers, ascending, shape (n,).
-    texts: the values of each, by path as JSON.
-    """
-
-    documents: I64
-    texts: Strings
-
-    def of(self, document: int) -> dict[str, object]:
-        """Return the values of a document."""
-        row = int(np.searchsorted(self.documents, document))
-        values: dict[str, object] = EXACT.decode(self.texts[row])
-        return values
-
-
-def _read_values(
-    removals: Removals, files: CleanFiles, documents: I64, reporter: Reporter
-) -> _Values:
-    """Read the values of some documents again. documents: their numbers, ascending."""
-    lines_of = dict(_lines_by_file(removals, files, documents))
-    reporter.begin("Reading values", total_bytes([*lines_of]))
-    texts = list[bytes]()
-    for path, lines in lines_of.items():
-        remaining, is_json = {*lines.tolist()}, (files.format or format_of(path)) == "jsonl"
-        # All files, because the first records of one may have no text.
-        chunks = files.reading.chunks([path], reporter.advance, files.merge.paths, files.files)
-        for record in itertools.chain.from_iterable(chunk.records() for chunk in chunks):
-            if record.source is not None and record.line in remaining:
-                text = record.raw if isinstance(record, BadRecord) else record.json
-                if is_json and text is not None:
-                    values = files.merge.exact_values_in(record.source, text)
-                else:
-                    values = files.merge.values_in(record.source)
-                texts.append(exact_json(values, f"{path}, line {record.line}").encode())
-    reporter.end()
-    if len(texts) != documents.size:
-        raise InputError("files have changed since they were read: run this again")
-    return _Values(documents, Strings.of_bytes(texts))
 
 
 def _lines_by_file(

@@ -132,11 +132,13 @@ class MergeReport:
     documents: that take values.
     values: number of values that they take, by field.
     samples: some of these documents.
+    untaken: number of duplicates with a value that has no form in JSON, which no document takes.
     """
 
     documents: int
     values: Mapping[str, int]
     samples: Sequence[MergeSample] = ()
+    untaken: int = 0
 
 
 @dataclass(frozen=True)

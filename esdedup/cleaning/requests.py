@@ -20,7 +20,7 @@ from esdedup.cleaning.inputs import Against, FileInputs
 from esdedup.cleaning.items_in_index import Items, find_in_index
 from esdedup.cleaning.job import CleanJob, FileDecisions, Reporter
 from esdedup.cleaning.kept_sketches import KeptSketches
-from esdedup.cleaning.near_duplicates import NearDuplicates
+from esdedup.cleaning.near_duplicates import MergedValues, NearDuplicates
 from esdedup.cleaning.one_process import run_alone
 from esdedup.cleaning.outputs import CleanFiles, list_file
 from esdedup.cleaning.report import CleanReport
@@ -185,7 +185,7 @@ class NearDuplicateRequest:
                 grouping,
                 self.max_memory,
                 self.only_between,
-                files if self.merge else None,
+                MergedValues(files, request.dead_letter, reporter) if self.merge else None,
             )
             job = CleanJob(files, search, reporter)
             if against.sketches:

@@ -130,7 +130,7 @@ class OutputOptions:
     def conclude(
         self, report: CleanReport, letters: DeadLetterFile, as_json: bool, removal: RemovalRule
     ) -> None:
-        """Show a report. The exit status is 1 if records were skipped."""
+        """Show a report. The exit status is 1 if records were skipped, or values."""
         written = self.written or "nothing: -o without --dry-run names a place"
         facts = [("removed", removal.rule), ("written to", written)]
         if removal.listed is not None and report.units is None:
@@ -138,13 +138,19 @@ class OutputOptions:
         if report.conflicts is not None and self.written not in (None, STDIN):
             facts.append(("list of conflicts", left_whole_file(str(self.written))))
         show_report(report, as_json, {"output": self.written}, facts)
-        if report.failed:
+        untaken = 0 if report.merged is None else report.merged.untaken
+        if report.failed or untaken:
             where = str(letters.path)
             if self.task is not None:
                 where = "the dead-letter files of the tasks"
             elif not letters.path.exists():
                 where = "the dead-letter file of the run that was interrupted"
-            message(f"{count(report.failed, 'record')} skipped: see {where}")
+            if report.failed:
+                message(f"{count(report.failed, 'record')} skipped: see {where}")
+            if untaken:
+                message(
+                    f"values of {count(untaken, 'duplicate')} have no form in JSON: see {where}"
+                )
             raise Exit(1)
 
 

@@ -21,6 +21,7 @@ from esdedup.exceptions import EsdedupError, InputError, UsageError
 from esdedup.models import Fields, grouped
 from esdedup.records.locations import AHEAD, open_file
 from esdedup.records.merge import NO_MERGE, Merge
+from esdedup.stores.arrow_times import ArrowArray, ArrowType, has_nanoseconds_of_day, with_times
 from esdedup.stores.plain_values import is_nan, plain_values
 from esdedup.tabular import TableFormat, require_pyarrow
 from esdedup.text.arrays import Mask, run_starts
@@ -45,8 +46,8 @@ _FEW_ROWS = 32
 _Table = Any
 _Batch = Any
 _Schema = Any
-_Array = Any
-_Type = Any
+_Array = ArrowArray
+_Type = ArrowType
 _ParquetFile = Any
 _Batches = Callable[[list[str], int, int], Iterator[tuple[_Batch, float]]]
 """A function that yields batches of columns, each with the bytes read for it.
@@ -749,9 +750,11 @@ def values_of(array: _Array) -> list[Any]:
     elif pa.types.is_duration(kind):
         array = array.cast(pa.int64())
     types = pa.types
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_primitive(kind):
+    if has_nanoseconds_of_day(kind):
+        values: list[Any] = with_times(array)
+    elif types.is_string(kind) or types.is_large_string(kind) or types.is_primitive(kind):
         # With any argument, it converts one value after the other, in 10 times the time.
-        values: list[Any] = array.to_pylist()
+        values = array.to_pylist()
     else:
         values = array.to_pylist(maps_as_pydicts="strict")
     return plain_values(values)

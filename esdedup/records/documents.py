@@ -321,11 +321,13 @@ def _checked_id(id: str) -> str:
 
 def bad_record(record: Record, reason: str) -> BadRecord:
     """Return a record for the dead letter."""
-    try:
-        raw = json.dumps(record.source, ensure_ascii=False)
-    except (TypeError, ValueError):
-        # A program gave a value that JSON can't hold.
-        raw = repr(record.source)
+    raw = record.json
+    if raw is None:
+        try:
+            raw = json.dumps(record.source, ensure_ascii=False)
+        except (TypeError, ValueError):
+            # A program gave a value that JSON can't hold.
+            raw = repr(record.source)
     return BadRecord(record.file, record.line, raw, reason)
 
 

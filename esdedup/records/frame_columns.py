@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from esdedup.records.columnar import NO_JSON, values_of
-from esdedup.stores.plain_values import in_memory_values, time_of
+from esdedup.stores.arrow_times import numbers_of, stored_type, with_times
+from esdedup.stores.plain_values import in_memory_values, listed
 from esdedup.tabular import require_pyarrow
 from esdedup.text.arrays import I64
 
@@ -27,15 +28,31 @@ def given_values(column: Column) -> list[object]:
 
 
 def read_values(column: Column) -> list[object]:
-    """Return the values of a column as values of JSON, as of a file; None for missing ones."""
-    if _is_of_arrow(column):
+    """Return the values of a column as values of JSON, as of a file; None for missing ones.
+
+    A time beyond the calendar of Python is a text of its year.
+    """
+    if hasattr(column, "to_physical") and _has_times(column.dtype):
+        column = column.to_arrow()
+    elif _has_type_of_arrow(column):
+        column = column.array.__arrow_array__()
+    if not _is_of_arrow(column):
+        return in_memory_values(given_values(column))
+    try:
+        return in_memory_values(values_of(column))
+    except NO_JSON:
+        # One value has no form in JSON, and all others have theirs.
+        return in_memory_values(with_times(column))
+
+
+def unreadable_row(column: Column) -> int:
+    """Return the first row of a column of Arrow that `read_values` can't read."""
+    for row in range(len(column)):
         try:
-            return in_memory_values(values_of(column))
+            read_values(column[row : row + 1])
         except NO_JSON:
-            return in_memory_values(column.to_pylist())
-    if hasattr(column, "to_physical") and _needs_numbers(column.dtype):
-        return _from_numbers(column.to_physical().to_list(), column.dtype)
-    return in_memory_values(given_values(column))
+            return row
+    return 0
 
 
 def exact_values(column: Column) -> list[object]:
@@ -43,34 +60,72 @@ def exact_values(column: Column) -> list[object]:
 
     Python's times have no nanoseconds.
     """
+    if _has_type_of_arrow(column):
+        column = column.array.__arrow_array__()
     if _is_of_arrow(column):
-        stored = _stored_type(column.type)
-        return [*(column if column.type == stored else column.cast(stored)).to_pylist()]
+        return numbers_of(column)
     if hasattr(column, "to_physical"):
-        return given_values(column.to_physical() if _has_times(column.dtype) else column)
-    return [*map(_listed, given_values(column))]
+        return given_values(column.cast(_numbers_type(column)))
+    return [*map(listed, given_values(column))]
 
 
 def column_of(column: Column, values: list[object], *, becomes_list: bool = False) -> Column:
-    """Return a column of the type of another.
+    """Return a column of the type of another, with lists of any length if it has fixed ones.
 
     values: as `exact_values` returns them. becomes_list: they are lists of such values.
     """
     if _is_of_arrow(column):
-        kind, stored = column.type, _stored_type(column.type)
+        pa = require_pyarrow()
+        kind = _list_type(column)
         if becomes_list:
-            kind, stored = require_pyarrow().list_(kind), require_pyarrow().list_(stored)
-        array = require_pyarrow().array(values, stored)
+            kind = pa.list_(kind)
+        stored = stored_type(kind)
+        array = pa.array(values, stored)
         return array if kind == stored else array.cast(kind)
     if hasattr(column, "to_physical"):
-        kind, column_type = column.dtype, type(column)
-        stored = column.to_physical().dtype if _has_times(kind) else kind
+        column_type, kind = type(column), _list_type(column)
         if becomes_list:
-            kind = column.head(0).implode().dtype
-            stored = column_type("", [], stored).implode().dtype
+            kind = column_type("", [], kind).implode().dtype
+        stored = _numbers_type(column_type("", [], kind))
         new_column = column_type(column.name, values, stored)
         return new_column if kind == stored else new_column.cast(kind)
-    return type(column)(values, index=column.index, dtype=object if becomes_list else column.dtype)
+    if _has_type_of_arrow(column):
+        of_arrow = column.array.__arrow_array__()
+        array = column_of(of_arrow, values, becomes_list=becomes_list)
+        return type(column)(array, index=column.index, dtype=type(column.dtype)(array.type))
+    kind = object if becomes_list else column.dtype
+    return type(column)(values, index=column.index, dtype=kind)
+
+
+def has_fixed_length(column: Column) -> bool:
+    """Return whether a column is of lists that all have one length."""
+    kind = column.type if _is_of_arrow(column) else column.dtype
+    kind = getattr(kind, "pyarrow_dtype", kind)
+    return hasattr(kind, "list_size") or type(kind).__name__ == "Array"
+
+
+def _list_type(column: Column) -> _Type:
+    """Return the type of a column of Arrow or Polars, with lists of any length."""
+    is_of_arrow = _is_of_arrow(column)
+    if not has_fixed_length(column):
+        return column.type if is_of_arrow else column.dtype
+    if is_of_arrow:
+        return require_pyarrow().list_(column.type.value_type)
+    return column.head(0).arr.to_list().dtype
+
+
+def fault_of_lists(column: Column) -> str | None:
+    """Return why no lists can be made of the values of a column; None if they can."""
+    if _has_type_of_arrow(column):
+        column = column.array.__arrow_array__()
+    if _is_of_arrow(column):
+        try:
+            column_of(column, [], becomes_list=True)
+        except require_pyarrow().ArrowException:
+            return f"values of type {column.type}"
+    elif hasattr(column, "to_physical") and type(column.dtype).__name__ == "Object":
+        return f"values of type {column.dtype}"
+    return None
 
 
 def with_texts(column: Column, texts: Mapping[int, str]) -> Column:
@@ -131,48 +186,32 @@ def _is_of_arrow(column: Column) -> bool:
     return hasattr(column, "to_pylist")
 
 
-def _stored_type(kind: _Type) -> _Type:
-    """Return a type of Arrow with whole numbers in place of times."""
-    pa = require_pyarrow()
-    types = pa.types
-    if types.is_list(kind):
-        return pa.list_(_stored_type(kind.value_type))
-    if types.is_large_list(kind):
-        return pa.large_list(_stored_type(kind.value_type))
-    if types.is_temporal(kind) and not types.is_interval(kind):
-        return pa.int64() if kind.bit_width == 64 else pa.int32()
-    return kind
+def _has_type_of_arrow(column: Column) -> bool:
+    """Return whether a column of pandas has a type of Arrow."""
+    return hasattr(column, "dtype") and hasattr(column.dtype, "pyarrow_dtype")
 
 
 def _has_times(kind: _Type) -> bool:
-    """Return whether a type of Polars is of times, or of lists of them."""
+    """Return whether a type of Polars is of times, or of lists or structs of them."""
+    if hasattr(kind, "fields"):
+        return any(_has_times(field.dtype) for field in kind.fields)
     inner = getattr(kind, "inner", None)
     return bool(kind.is_temporal() if inner is None else _has_times(inner))
 
 
-def _needs_numbers(kind: _Type) -> bool:
-    """Return whether values of a type of Polars are durations, or times of nanoseconds."""
+def _numbers_type(column: Column) -> _Type:
+    """Return the type of a column of Polars with whole numbers in place of times.
+
+    The numbers of other types, such as decimals, could not be cast back.
+    """
+    kind, column_type = column.dtype, type(column)
+    if not _has_times(kind):
+        return kind
+    if hasattr(kind, "fields"):
+        fields = kind.fields
+        return type(kind)({f.name: _numbers_type(column_type("", [], f.dtype)) for f in fields})
     inner = getattr(kind, "inner", None)
-    if inner is not None:
-        return _needs_numbers(inner)
-    unit = getattr(kind, "time_unit", None)
-    return unit is not None and (unit == "ns" or not hasattr(kind, "time_zone"))
-
-
-def _from_numbers(numbers: Column, kind: _Type) -> list[object]:
-    """Return the values of JSON of a type's numbers: times as texts, durations as they are."""
-    inner = getattr(kind, "inner", None)
-    if inner is not None:
-        return [None if listed is None else _from_numbers(listed, inner) for listed in numbers]
-    if not hasattr(kind, "time_zone"):
-        return [*numbers]
-    zone = "Z" if kind.time_zone else ""
-    return [None if number is None else time_of(number) + zone for number in numbers]
-
-
-def _listed(value: object) -> object:
-    """Return an array, which frames of pandas have in place of lists, as a list."""
-    if not isinstance(value, np.ndarray):
-        return value
-    # As a list, times of nanoseconds would be numbers.
-    return [*value] if value.dtype.kind in "mM" else value.tolist()
+    if inner is None:
+        return column.to_physical().dtype
+    numbers = _numbers_type(column_type("", [], inner))
+    return column_type("", [], numbers).implode().dtype

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import json
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import product
+
+import numpy as np
 
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import RecordError, UsageError
@@ -14,8 +17,17 @@ from esdedup.models import Fields
 from esdedup.sketch.within import Within
 from esdedup.stores.changes import merged
 from esdedup.stores.fields import value_at
-from esdedup.stores.json_text import EXACT, VALUES, Number, holds, merged_text, value_of
-from esdedup.stores.plain_values import is_nan
+from esdedup.stores.json_text import (
+    EXACT,
+    VALUES,
+    Number,
+    any_json,
+    json_of_leaves,
+    may_lack_digits,
+    merged_text,
+    value_of,
+)
+from esdedup.stores.plain_values import in_memory, listed
 
 Values = Mapping[str, object]
 """The values of fields of a document, by path; a field without a value is missing."""
@@ -105,8 +117,8 @@ class Merge:
         text: the JSON of the document.
         """
         values = self.values_in(source)
-        # Few values are fractions, and to parse a text again takes time.
-        return self.values_in(value_of(text, EXACT)[0]) if holds(values, float) else values
+        # Few values are such numbers, and to parse a text again takes time.
+        return self.values_in(value_of(text, EXACT)[0]) if may_lack_digits(values) else values
 
     def new_values(
         self, values: Values, values_of_duplicates: Iterable[Values]
@@ -143,7 +155,7 @@ class Merge:
         """Return the collected fields of a document that are not lists yet, as lists."""
         values = {path: value_at(source, path) for path in self.collect}
         return {
-            path: [] if value == "" or is_nan(value) else [value]
+            path: [] if _is_missing(value) else _items_of(value)
             for path, value in values.items()
             if value is not None and not isinstance(value, list)
         }
@@ -152,14 +164,17 @@ class Merge:
         """Return the JSON of a record of a file with its new values; all other bytes stay.
 
         text: of an object. new_values: its new values. subject: names the record in messages. Each
-        collected field becomes a list. Raises RecordError if a value can't be written.
+        collected field becomes a list. Raises RecordError for a path through a list or a text.
         """
         source = value_of(text, VALUES)[0]
         lists = self.as_lists(source)
-        if holds(lists, float):
+        if may_lack_digits(lists):
             lists = self.as_lists(value_of(text, EXACT)[0])
         new_values = {**lists, **new_values}
-        return merged_text(text, fields_of(source, new_values), subject) if new_values else text
+        if not new_values:
+            return text
+        # What the record has itself stays, whatever it is.
+        return merged_text(text, fields_of(source, new_values), subject, any_json)
 
 
 NO_MERGE = Merge()
@@ -211,17 +226,39 @@ def _is_in(path: str, field: str) -> bool:
 
 
 def _is_missing(value: object) -> bool:
-    """Return whether a value is none: null, NaN, an empty text, or a list of such values."""
-    if isinstance(value, list):
-        return all(map(_is_missing, value))
-    return value is None or value == "" or is_nan(value)
+    """Return whether a value is none: null, NaN, an empty text, or a list of such values.
+
+    The missing values of frames are none either, wherever a program has them.
+    """
+    remaining = [value]
+    while remaining:
+        item = remaining.pop()
+        if isinstance(item, str | int | dict):
+            if item != "":
+                return False
+            continue
+        item = in_memory(item)
+        if isinstance(item, list):
+            remaining += item
+        elif item is not None and not (isinstance(item, str) and item == ""):
+            return False
+    return True
+
+
+def _items_of(value: object) -> list[object]:
+    """Return the items of a value that is a list, an array or a tuple, else the value in a list."""
+    items = listed(value)
+    return items if isinstance(items, list) else [value]
 
 
 def _distinct(values: Iterable[object]) -> list[object]:
-    """Return the distinct ones of values, and of the items of those that are lists."""
-    distinct: dict[str | tuple[Hashable], object] = {}
+    """Return the distinct ones of values, and of the items of those that are lists.
+
+    They are the objects themselves, which are compared by their values of JSON.
+    """
+    distinct: dict[str | tuple[str], object] = {}
     for value in values:
-        for item in value if isinstance(value, list) else [value]:
+        for item in _items_of(value):
             if type(item) is str:
                 if item:
                     distinct.setdefault(item, item)
@@ -233,19 +270,24 @@ def _distinct(values: Iterable[object]) -> list[object]:
     return [*distinct.values()]
 
 
-def _comparable(value: object) -> Hashable:
+def _comparable(value: object) -> str:
     """Return what is equal for equal values. As JSON, 1, 1.0 and true differ, not 1.0 and 1.00."""
-    if isinstance(value, Number):
-        return Number, _plain_digits(value.digits)
-    if not holds(value, Number):
-        return json.dumps(value, sort_keys=True, default=str)
-    if isinstance(value, Mapping):
-        return dict, frozenset((name, _comparable(field)) for name, field in value.items())
-    assert isinstance(value, list)
-    return list, tuple(map(_comparable, value))
+    return json_of_leaves(value, _comparable_leaf, sort_keys=True)
 
 
-def _plain_digits(digits: str) -> Hashable:
+def _comparable_leaf(leaf: object) -> str:
+    """Return what is equal for equal values that are neither lists nor objects."""
+    if isinstance(leaf, Number):
+        return _plain_digits(leaf.digits)
+    if not isinstance(leaf, datetime.timedelta | np.timedelta64):
+        # Durations are numbers of their units, of which others of other units are equal ones.
+        leaf = in_memory(leaf)
+    if isinstance(leaf, list):
+        return _comparable(leaf)
+    return json.dumps(leaf, default=str)
+
+
+def _plain_digits(digits: str) -> str:
     """Return the sign, the digits and the exponent of a number, without zeros at its end."""
     try:
         sign, numerals, exponent = Decimal(digits).as_tuple()
@@ -254,4 +296,5 @@ def _plain_digits(digits: str) -> Hashable:
     text = "".join(map(str, numerals))
     significant = text.rstrip("0")
     assert isinstance(exponent, int)
-    return sign, significant, exponent + len(text) - len(significant) if significant else 0
+    power = exponent + len(text) - len(significant) if significant else 0
+    return f"{'-' if sign else ''}{significant}e{power}"

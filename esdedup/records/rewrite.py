@@ -269,6 +269,8 @@ def _with_new_values(source: RetainedFile, number: int, text: str) -> str:
         return source.merge.new_text(text, new_values, "its new values")
     except RecordError as error:
         raise InputError(f"{place}: {error}") from error
+    except RecursionError as error:
+        raise InputError(f"{place}: nested too deeply to take values") from error
 
 
 def _with_text(line: str, field: str | None, text: str) -> str:

@@ -24,7 +24,7 @@ from esdedup.removal.pages import PageSize, first_alone
 from esdedup.stores.base import Store
 from esdedup.stores.changes import CHANGED, Decision, change_documents
 from esdedup.stores.fields import text_at
-from esdedup.stores.json_text import EXACT, REMOVED, holds
+from esdedup.stores.json_text import EXACT, REMOVED, may_lack_digits
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
 from esdedup.text.arrays import I64, run_starts
@@ -156,11 +156,13 @@ class GroupMerges:
         heads = [int(self.groups.representative[rows[0]]) for rows in page]
         documents = self._unchanged(heads, paths)
         if paths is None:
-            # Only whole documents have their digits. Few values are fractions.
+            # Only whole documents have their digits. Few values are such numbers.
             inexact = [
                 rows
                 for rows in page
-                if any(holds(values_of.get(self.groups.ids[row]), float) for row in rows.tolist())
+                if any(
+                    may_lack_digits(values_of.get(self.groups.ids[row])) for row in rows.tolist()
+                )
             ]
             exact = self._values_of(inexact, None)
             values_of |= {id: values for id, values in exact.items() if id in values_of}
@@ -222,7 +224,7 @@ class GroupMerges:
             try:
                 fields = fields_of(document.source, planned.new_values)
                 former = former_fields(document.source, fields)
-                if document.raw is not None and holds(former, float):
+                if document.raw is not None and may_lack_digits(former):
                     former = former_fields(EXACT.decode(document.raw), fields)
                 entry = Entry(document, None, None, former=former, merged=fields)
                 entry.line()

@@ -27,7 +27,7 @@ from esdedup.models import (
     tokens_in,
 )
 from esdedup.stores.base import Store
-from esdedup.stores.json_text import REMOVED
+from esdedup.stores.json_text import REMOVED, holds
 from esdedup.stores.mapping import SketchedFields
 
 CHANGED = "it changed since it was looked at"
@@ -193,7 +193,11 @@ def merged(old: object, new: object) -> Any:
     """Merge a partial document into another, as a cluster does, without what is `REMOVED`."""
     if not isinstance(new, Mapping):
         return new
-    old = old if isinstance(old, Mapping) else {}
+    if not isinstance(old, Mapping):
+        if not holds(new, type(REMOVED)):
+            # Values may be nested too deeply for a call for each level.
+            return new
+        old = {}
     values = {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
     return {key: value for key, value in values.items() if value is not REMOVED}
 

@@ -5,11 +5,15 @@ serialised.
 """
 
 import json
+import math
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Self, TypeVar
 
+from esdedup.exceptions import RecordError
 from esdedup.models import Fields
+from esdedup.stores.plain_values import is_nan
 from esdedup.stores.to_json import check_depth, to_json
 
 REMOVED = object()
@@ -70,6 +74,15 @@ def _exact_integer(digits: str) -> int | Number:
 
 EXACT = json.JSONDecoder(parse_int=_exact_integer, parse_float=Number)
 """Parses values whose numbers keep their digits, which `exact_json` writes again."""
+
+
+def _finite(digits: str) -> float | str:
+    number = float(digits)
+    return number if math.isfinite(number) else digits
+
+
+SHOWN = json.JSONDecoder(parse_int=_integer, parse_float=_finite, parse_constant=str)
+"""Parses values to show. A number that JSON or Python rejects is read as its text."""
 
 
 Value = TypeVar("Value")
@@ -134,15 +147,41 @@ def with_digits(text: str) -> Fields:
 
 def holds(value: object, kind: type) -> bool:
     """Return whether a value, or one in its lists and objects, is just of a type."""
-    if isinstance(value, dict):
-        value = [*value.values()]
-    if not isinstance(value, list):
-        return type(value) is kind
-    # Most are lists of tokens, which are looked at without a call for each.
-    kinds = set(map(type, value))
-    if kind in kinds:
-        return True
-    return (dict in kinds or list in kinds) and any(holds(item, kind) for item in value)
+    # Without a call for each level: a value may be nested as deeply as Python parses.
+    remaining = [value]
+    while remaining:
+        item = remaining.pop()
+        if isinstance(item, dict):
+            item = [*item.values()]
+        if not isinstance(item, list):
+            if type(item) is kind:
+                return True
+            continue
+        # Most are lists of tokens, which are looked at without a step for each.
+        kinds = set(map(type, item))
+        if kind in kinds:
+            return True
+        if dict in kinds or list in kinds:
+            remaining += [inner for inner in item if isinstance(inner, dict | list)]
+    return False
+
+
+def may_lack_digits(value: object) -> bool:
+    """Return whether a parsed value may have numbers without all of their digits.
+
+    They are fractions, and the strings that `VALUES` makes of long integers. `EXACT` reads them.
+    """
+    remaining = [value]
+    while remaining:
+        item = remaining.pop()
+        if isinstance(item, dict | list):
+            remaining.extend(item.values() if isinstance(item, dict) else item)
+        elif isinstance(item, str):
+            if len(item) > _MOST_DIGITS and item.removeprefix("-").isdigit():
+                return True
+        elif type(item) is float:
+            return True
+    return False
 
 
 def exact_json(value: object, subject: str) -> str:
@@ -150,48 +189,102 @@ def exact_json(value: object, subject: str) -> str:
 
     subject: names the value in messages. Raises RecordError if JSON can't hold it.
     """
+    if not holds(value, Number):
+        return to_json(value, subject)
+
+    def written(leaf: object) -> str:
+        return leaf.digits if isinstance(leaf, Number) else to_json(leaf, subject)
+
+    text = json_of_leaves(value, written)
+    check_depth(text, value)
+    return text
+
+
+def any_json(value: object) -> str:
+    """Return compact JSON as `exact_json` does, also of a value that no store accepts.
+
+    It is as Python's json module writes and reads it: NaN and infinity have names, and the halves
+    of surrogate pairs are escaped.
+    """
     try:
-        if holds(value, Number):
-            text = _with_digits(value, subject)
-            check_depth(text, value)
-            return text
-    except RecursionError:
-        pass  # Its JSON can't be written either, and says so.
-    return to_json(value, subject)
+        return exact_json(value, "a value")
+    except RecordError:
+        if isinstance(value, dict | list):
+            return json_of_leaves(value, any_json)
+        return json.dumps(value)
 
 
-def _with_digits(value: object, subject: str) -> str:
-    """Return the JSON of a value that may hold numbers with digits."""
-    if isinstance(value, Number):
-        return value.digits
-    if isinstance(value, Mapping):
-        members = (
-            f"{to_json(name, subject)}:{_with_digits(field, subject)}"
-            for name, field in value.items()
-        )
-        return f"{{{','.join(members)}}}"
-    if isinstance(value, list):
-        return f"[{','.join(_with_digits(item, subject) for item in value)}]"
-    return to_json(value, subject)
+def json_without_nan(value: object, subject: str) -> str:
+    """Return compact JSON as `exact_json` does, with null in place of NaN. Raises its errors."""
+
+    def written(leaf: object) -> str:
+        return "null" if is_nan(leaf) else exact_json(leaf, subject)
+
+    text = json_of_leaves(value, written)
+    check_depth(text, value)
+    return text
 
 
-def merged_text(text: str, fields: Mapping[str, object], subject: str) -> str:
+class _JsonPart(NamedTuple):
+    """A part of the JSON of a list or an object."""
+
+    text: str
+
+
+_COMMA = _JsonPart(",")
+
+
+def json_of_leaves(
+    value: object, written: Callable[[object], str], *, sort_keys: bool = False
+) -> str:
+    """Return the JSON of a value of lists and objects. written: returns that of any other value."""
+    written_parts, remaining = list[str](), [value]
+    # Without a call for each level, as in `holds`.
+    while remaining:
+        item = remaining.pop()
+        inner: list[object] = []
+        if isinstance(item, _JsonPart):
+            written_parts.append(item.text)
+        elif isinstance(item, Mapping):
+            fields = [(_JsonPart(f"{written(name)}:"), field) for name, field in item.items()]
+            if sort_keys:
+                fields.sort(key=operator.itemgetter(0))
+            for name, field in fields:
+                inner += [_COMMA, name, field]
+            remaining += [_JsonPart("}"), *inner[:0:-1], _JsonPart("{")]
+        elif isinstance(item, list):
+            for member in item:
+                inner += [_COMMA, member]
+            remaining += [_JsonPart("]"), *inner[:0:-1], _JsonPart("[")]
+        else:
+            written_parts.append(written(item))
+    return "".join(written_parts)
+
+
+def merged_text(
+    text: str,
+    fields: Mapping[str, object],
+    subject: str,
+    write: Callable[[object], str] | None = None,
+) -> str:
     """Merge fields into the text of an object, objects into objects, as a cluster does.
 
-    A field `REMOVED` is removed. subject: names the fields in messages. Raises RecordError if JSON
-    can't hold them, ValueError if the text is not an object.
+    A field `REMOVED` is removed. subject: names the fields in messages. write: returns the JSON of
+    a value; by default `exact_json`. Raises RecordError if JSON can't hold them, ValueError if the
+    text is not an object.
     """
+    written = write or (lambda value: exact_json(_present(value), subject))
     for name, value in fields.items():
         member = _member(text, name)
         if value is REMOVED:
             text = text if member is None else _without(text, member)
         elif member is None:
-            text = _with(text, name, exact_json(_present(value), subject), subject)
+            text = _with(text, name, written(value), subject)
         elif isinstance(value, Mapping) and isinstance(member.value, dict):
-            inner = merged_text(text[member.start : member.end], value, subject)
+            inner = merged_text(text[member.start : member.end], value, subject, write)
             text = text[: member.start] + inner + text[member.end :]
         else:
-            text = text[: member.start] + exact_json(_present(value), subject) + text[member.end :]
+            text = text[: member.start] + written(value) + text[member.end :]
     return text
 
 
@@ -253,7 +346,7 @@ def _stays(digits: str) -> bool:
 
 def _present(value: object) -> object:
     """Return a value to add without the names to remove."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) or not holds(value, type(REMOVED)):
         return value
     return {name: _present(field) for name, field in value.items() if field is not REMOVED}
 

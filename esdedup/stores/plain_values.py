@@ -17,8 +17,11 @@ _AS_IT_IS = {NoneType, str, int, float, bool}
 """Types of values that JSON has."""
 _DIGITS_OF_A_FLOAT = 15
 """Decimal digits that any 64-bit float keeps (IEEE 754)."""
+_NO_FORM = "is an interval, or a duration in a list, which has no form in JSON"
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
+_NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+"""Nanoseconds of each unit of times."""
 
 
 def plain_values(values: list[object]) -> list[object]:
@@ -54,7 +57,7 @@ def plain(value: object) -> object:
             return str(value)
         case np.ndarray() | np.generic():
             return _of_numpy(value)
-    raise RecordError("is an interval, or a duration in a list, which has no form in JSON")
+    raise RecordError(_NO_FORM)
 
 
 def in_memory_values(values: Iterable[object]) -> list[object]:
@@ -87,11 +90,36 @@ def in_memory(value: object) -> object:
     return None if is_nan(plain_value) else plain_value
 
 
-def time_of(nanoseconds: int) -> str:
-    """Return a time since 1970 in ISO 8601, as pandas writes it, without a zone."""
+def listed(value: object) -> object:
+    """Return an array of numpy, or a tuple, as the list of its items; another value itself."""
+    if type(value) is tuple:
+        return [*value]
+    if not isinstance(value, np.ndarray) or not value.ndim:
+        return value
+    # As a list, times of nanoseconds would be numbers.
+    return [*value] if value.dtype.kind in "mM" else value.tolist()
+
+
+def time_of(number: int, unit: str = "ns") -> str:
+    """Return a time since 1970 in ISO 8601, as pandas writes it, without a zone.
+
+    number: of its unit, "s", "ms", "us" or "ns". A year beyond 9999 has more digits.
+    """
+    nanoseconds = number * _NANOSECONDS[unit]
     microseconds, below = divmod(nanoseconds, 1_000)
-    moment = _EPOCH + microseconds * _MICROSECOND
+    try:
+        moment = _EPOCH + microseconds * _MICROSECOND
+    except OverflowError:
+        return str(np.int64(number).view(f"M8[{unit}]"))
     return f"{moment.isoformat(timespec='microseconds')}{below:03}" if below else moment.isoformat()
+
+
+def date_of(days: int) -> str:
+    """Return a day since 1970 in ISO 8601. A year beyond 9999 has more digits."""
+    try:
+        return (_EPOCH.date() + datetime.timedelta(days)).isoformat()
+    except OverflowError:
+        return str(np.datetime64(days, "D"))
 
 
 def is_nan(value: object) -> bool:
@@ -112,10 +140,17 @@ def _of_numpy(value: np.ndarray | np.generic) -> object:
     """Return an array or a scalar of numpy as a value of JSON."""
     if isinstance(value, np.datetime64):
         item = value.item()
-        # Python's times have no nanoseconds.
-        if isinstance(item, int):
-            return time_of(int(value.astype("datetime64[ns]").astype(np.int64)))
-        return plain(item)
+        if not isinstance(item, int):
+            return plain(item)
+        # Python's times have no nanoseconds, and no years beyond 9999.
+        nanoseconds = value.astype("datetime64[ns]")
+        if nanoseconds.astype(value.dtype) != value:
+            text = str(value)
+            # A year alone would be a number of seconds, as texts of digits are.
+            return text + "-01" * (2 - text.lstrip("-").count("-"))
+        return time_of(int(nanoseconds.astype(np.int64)))
+    if isinstance(value, np.timedelta64) and not np.isnat(value):
+        raise RecordError(_NO_FORM)
     if isinstance(value, np.floating):
         return float(value)
     if isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in "mMO":

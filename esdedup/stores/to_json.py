@@ -1,14 +1,10 @@
 """Write documents as JSON."""
 
-import datetime
-import decimal
 import json
-import uuid
 from typing import Any
 
-import numpy as np
-
 from esdedup.exceptions import RecordError
+from esdedup.stores.plain_values import plain
 
 MOST_NESTED = 500
 """Levels of arrays and objects; Python reads 990 at the top of its stack, and servers 1,000."""
@@ -17,9 +13,8 @@ MOST_NESTED = 500
 def to_json(value: object, subject: str) -> str:
     """Return compact JSON, with characters beyond ASCII unescaped.
 
-    Dates become ISO 8601, decimals numbers, UUIDs strings, numpy values plain ones, as in the
-    servers' own clients. subject: names the value in messages. Raises RecordError for other types,
-    NaN, infinity, and half of a surrogate pair.
+    Values of programs become those of `plain`. subject: names the value in messages. Raises
+    RecordError for other types, NaN, infinity, and half of a surrogate pair.
     """
     try:
         text = ENCODER.encode(value)
@@ -33,14 +28,19 @@ def to_json(value: object, subject: str) -> str:
 
 def check_depth(text: str, value: object) -> None:
     """Raise RecordError if arrays or objects are nested too deeply. text: the value as JSON."""
-    if text.count("[") + text.count("{") <= MOST_NESTED:
-        return
+    if is_nested_beyond(MOST_NESTED, text, value):
+        raise RecordError(f"nested too deeply: more than {MOST_NESTED} levels")
+
+
+def is_nested_beyond(levels: int, text: str, value: object) -> bool:
+    """Return whether arrays or objects are nested in more levels. text: the value as JSON."""
+    if text.count("[") + text.count("{") <= levels:
+        return False
     level: list[Any] = [value]
-    for _ in range(MOST_NESTED):
+    for _ in range(levels):
         children = (item.values() if isinstance(item, dict) else item for item in level)
         level = [item for items in children for item in items if isinstance(item, (dict, list))]
-    if level:
-        raise RecordError(f"nested too deeply: more than {MOST_NESTED} levels")
+    return bool(level)
 
 
 def same_json(left: object, right: object) -> bool:
@@ -49,15 +49,13 @@ def same_json(left: object, right: object) -> bool:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat()
-    if isinstance(value, decimal.Decimal):
-        return float(value)
-    if isinstance(value, uuid.UUID):
+    try:
+        return plain(value)
+    except RecordError as error:
+        raise TypeError(f"a {type(value).__name__} has no form in JSON") from error
+    except OverflowError:
+        # A zone takes the time out of the years that Python has.
         return str(value)
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
-    raise TypeError(f"a {type(value).__name__} has no form in JSON")
 
 
 # Shared, because making an encoder takes as long as writing a short document.

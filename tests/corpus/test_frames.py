@@ -5,12 +5,14 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
 from esdedup import UsageError
+from esdedup.exceptions import RecordError
 from tests.helpers.packages import imported
 
 NEWS = "the council approved the new budget for schools roads and parks on monday evening"
@@ -153,6 +155,147 @@ def test_times_keep_their_nanoseconds(library: str, kind: str, setting: str) -> 
     if library == "datasets":
         kept = kept.with_format("arrow")[:]
     assert flat_numbers(kept["c"]) == [first]
+
+
+def nested(library: str, shape: str, column: Any) -> tuple[Any, str]:
+    """Return a frame whose column v has the values of another one, and their path."""
+    if library == "polars":
+        pl = imported("polars")
+        value = pl.struct(d="v") if shape == "struct" else pl.concat_list("v")
+        frame = pl.DataFrame([pl.Series("text", [NEWS] * len(column)), column.alias("v")])
+        if shape != "plain":
+            frame = frame.select("text", v=value)
+        if shape == "array":
+            frame = frame.with_columns(pl.col("v").list.to_array(1))
+    else:
+        if shape == "struct":
+            column = pa.StructArray.from_arrays([column], ["d"])
+        elif shape == "list":
+            column = pa.ListArray.from_arrays(range(len(column) + 1), column)
+        elif shape == "array":
+            column = pa.FixedSizeListArray.from_arrays(column, 1)
+        frame = pa.table({"text": [NEWS] * len(column), "v": column})
+        if library == "pandas":
+            frame = frame.to_pandas(types_mapper=pd.ArrowDtype)
+    return frame, "v.d" if shape == "struct" else "v"
+
+
+@pytest.mark.parametrize("library", ["polars", "arrow", "pandas"])
+@pytest.mark.parametrize("kind", ["datetime", "zoned", "duration", "time"])
+@pytest.mark.parametrize("shape", ["plain", "struct", "list", "array"])
+def test_times_are_compared_and_collected_by_their_nanoseconds(
+    library: str, kind: str, shape: str
+) -> None:
+    times = times_of_polars if library == "polars" else times_of_arrow
+    frame, path = nested(library, shape, times(kind, [1_000_001, 1_000_002, 1_000_001]))
+    if shape in ("plain", "struct"):
+        (duplicate,) = esdedup.dedup(frame, within=[path]).duplicates
+        assert (duplicate.row, duplicate.original) == (2, 0)
+    assert len(esdedup.dedup(frame, conflict=path).duplicates) == 0
+    collected = esdedup.dedup(frame, collect="v").kept["v"]
+    if library == "pandas":
+        collected = collected.array.__arrow_array__()
+    values = collected.explode() if library == "polars" else collected.chunk(0).flatten()
+    if shape == "struct":
+        values = values.struct.field("d") if library == "polars" else values.field("d")
+    assert flat_numbers(values) == [1_000_001, 1_000_002]
+
+
+@pytest.mark.parametrize("library", ["arrow", "polars", "pandas"])
+@pytest.mark.parametrize("kind", ["timestamp[us]", "timestamp[s, UTC]", "date32"])
+def test_a_time_beyond_the_calendar_is_no_error(library: str, kind: str) -> None:
+    types = {"timestamp[s, UTC]": pa.timestamp("s", "UTC"), "timestamp[us]": pa.timestamp("us")}
+    numbers = [1, 1 << 60 if kind == "timestamp[us]" else 1 << 30, 2]
+    if kind == "timestamp[s, UTC]":
+        numbers[1] = 1 << 40
+    kept_type = types.get(kind, pa.date32())
+    stored = pa.array(numbers, pa.int32() if kind == "date32" else pa.int64())
+    frame: Any = pa.table({"text": [NEWS] * 3, "n": [0, 1, 2], "d": stored.cast(kept_type)})
+    if library == "polars":
+        frame = imported("polars").from_arrow(frame)
+    elif library == "pandas":
+        frame = frame.to_pandas(types_mapper=pd.ArrowDtype)
+    with pytest.warns(UserWarning, match="1 document has a value that is no time, and comes last"):
+        kept = esdedup.dedup(frame, keep="newest:d").kept
+    assert [*kept["n"]] in ([2], [pa.scalar(2)])
+    assert len(esdedup.dedup(frame, within=["d"]).duplicates) == 0
+    assert len(esdedup.dedup(frame, conflict="d").duplicates) == 0
+    assert len(esdedup.dedup(frame, collect="d").duplicates) == 2
+
+
+def test_a_row_that_cant_be_read_is_named() -> None:
+    letters = pa.py_buffer(b"\0\0\0\0\0\0\0\0\1\0\0\0")
+    bad = pa.StringArray.from_buffers(2, letters, pa.py_buffer(b"\xe9"))
+    table = pa.table({"text": [NEWS] * 4, "v": pa.chunked_array([pa.array(["a", "b"]), bad])})
+    for records in (table, table.to_reader(max_chunksize=1)):
+        with pytest.raises(RecordError, match=r"^record 3: the column 'v' can't be read: "):
+            esdedup.group(records, keep="first:v")
+
+
+def fixed_lists(kind: str) -> Any:
+    lists = pa.array([[1, 2], [3, 4], [1, 5]], pa.list_(pa.int16(), 2))
+    table = pa.table({"text": [NEWS, OTHER, NEWS], "v": lists})
+    if kind == "polars":
+        pl = imported("polars")
+        return pl.DataFrame(table).cast({"v": pl.Array(pl.Int16, 2)})
+    if kind == "pandas":
+        return table.to_pandas(types_mapper=pd.ArrowDtype)
+    return imported("datasets").Dataset(table) if kind == "datasets" else table
+
+
+@pytest.mark.parametrize("kind", ["arrow", "polars", "pandas", "datasets"])
+def test_lists_of_a_fixed_length_are_collected_into_longer_ones(kind: str) -> None:
+    frame = fixed_lists(kind)
+    kept = esdedup.dedup(frame, collect="v").kept
+    assert type(kept) is type(frame)
+    column = kept["v"]
+    values = column.to_pylist() if hasattr(column, "to_pylist") else [*map(list, column)]
+    assert values == [[1, 2, 5], [3, 4]]
+    assert esdedup.dedup(frame, fill="v").kept["v"][0] is not None
+
+
+def fail(step: str, *_: int) -> None:
+    """Refuse any step of a comparison."""
+    raise AssertionError(step)
+
+
+def test_columns_of_which_no_lists_can_be_made_are_refused_before_a_comparison() -> None:
+    pl = imported("polars")
+    columns: list[Any] = [
+        pa.array([b"a" * 16, b"b" * 16], pa.uuid()),
+        pa.compute.run_end_encode(pa.array(["a", "b"])),
+        pa.array([{"u": b"a" * 16}, None], pa.struct({"u": pa.binary(16)})).cast(
+            pa.struct({"u": pa.uuid()})
+        ),
+    ]
+    frames = [pa.table({"text": [NEWS, NEWS], "v": column}) for column in columns]
+    frames.append(pl.DataFrame({"text": [NEWS] * 2, "v": pl.Series([(1,), {2}], dtype=pl.Object)}))
+    for frame in frames:
+        with pytest.raises(UsageError, match=r"^`collect`: the column 'v' has values of type "):
+            esdedup.dedup(frame, collect="v", progress=fail)
+        # They are filled, because rows keep their values.
+        assert len(esdedup.dedup(frame, fill="v").kept) == 1
+
+
+def test_a_transform_of_a_dataset_changes_what_is_compared_alone() -> None:
+    columns = {"text": [NEWS, f"{NEWS.upper()}", OTHER], "v": [None, "a", "b"], "n": [1, 2, 3]}
+    stored = imported("datasets").Dataset.from_dict(columns)
+
+    def transform(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        return {**batch, **{"n": [-n for n in batch["n"]]}} if "n" in batch else batch
+
+    changed = stored.with_transform(transform)
+    result = esdedup.dedup(changed, collect="v", fill="n", keep="highest:n").kept
+    assert result.format["type"] == "custom"
+    assert result.with_format(None)[:] == {"text": [NEWS, OTHER], "v": [["a"], ["b"]], "n": [1, 3]}
+    with_items = imported("datasets").Dataset.from_dict({"text": [f"{NEWS}. {ITEM}.", OTHER]})
+    masked = esdedup.dedup(
+        with_items.with_transform(dict), against=[ITEM], contained=0.8, mask=True
+    )
+    assert masked.kept.with_format(None)["text"][:] == [f"{NEWS}.", OTHER]
+    upper = with_items.with_transform(lambda batch: {"text": [t.upper() for t in batch["text"]]})
+    with pytest.raises(UsageError, match="the transform of the Dataset changes 'text'"):
+        esdedup.dedup(upper, against=[ITEM], contained=0.8, mask=True)
 
 
 FILLED: list[tuple[str, Callable[[], Any]]] = [

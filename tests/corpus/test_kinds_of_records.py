@@ -24,7 +24,9 @@ from esdedup.records.files import Record, read_records
 from esdedup.stores.plain_values import in_memory, plain
 from esdedup.text.instants import instant_of
 from tests.helpers.commands import words
+from tests.helpers.indices import open_index
 from tests.helpers.packages import imported
+from tests.helpers.places import Place
 
 A = "the council approved the new budget for schools roads and parks on monday evening"
 B = "a football match that nobody will remember ended without any goals in the rain"
@@ -260,6 +262,44 @@ def test_a_value_of_a_program_is_one_of_json(value: Any) -> None:
         return
     assert json.loads(json.dumps(found)) == found
     assert plain(found) == found
+
+
+STORED = [
+    (np.datetime64("2026-01-01", "ns"), "2026-01-01T00:00:00"),
+    (np.datetime64(1, "ns"), "1970-01-01T00:00:00.000000001"),
+    (np.datetime64("20000-01-01T00", "h"), "20000-01-01T00"),
+    (np.array(["2026-01-01"], "M8[ns]"), ["2026-01-01T00:00:00"]),
+    (IN_BERLIN, "2024-05-01T10:00:00Z"),
+    (pd.NaT, None),
+    (decimal.Decimal(10**15), 10**15),
+    ({"a": [np.int8(1), ID, (1, 2)]}, {"a": [1, str(ID), [1, 2]]}),
+]
+
+
+@pytest.mark.on_every_server
+def test_values_of_a_program_are_stored_as_those_of_a_file(place: Place) -> None:
+    records = [{"id": n, "text": words(n), f"v{n}": value} for n, (value, _) in enumerate(STORED)]
+    # The server chooses no type for it.
+    records[2]["v2"] = {"a": [records[2]["v2"]]}
+    with open_index(place) as index:
+        index.add(records)
+        for n, (_, expected) in enumerate(STORED):
+            stored = index.get(str(n)).source[f"v{n}"]
+            assert stored == ({"a": [expected]} if n == 2 else expected)
+        spans: list[Any] = [np.timedelta64(5, "ns"), datetime.timedelta(1), pd.Timedelta(5)]
+        for span in spans:
+            with pytest.raises(RecordError, match=r"(?i)a timedelta.* has no form in JSON"):
+                index.add([{"id": "span", "text": A, "v": span}])
+
+
+@pytest.mark.parametrize("unit", ["Y", "M", "D", "h", "s", "ms", "us"])
+def test_a_time_of_numpy_beyond_the_calendar_is_no_other_time(unit: Any) -> None:
+    late = np.datetime64("20000", "Y").astype(f"M8[{unit}]")
+    assert str(plain(late)).startswith("20000-01")
+    rows = [{"text": A, "v": late}, {"text": A, "v": NOON}, {"text": A, "v": None}]
+    with pytest.warns(UserWarning, match="1 document has a value that is no time"):
+        kept = esdedup.dedup(rows, keep="newest:v").kept
+    assert kept == rows[1:2]
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])

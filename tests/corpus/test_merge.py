@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup import UsageError
-from esdedup.exceptions import InputError, RecordError
+from esdedup.exceptions import InputError
 from esdedup.records.merge import Merge
 from tests.helpers.commands import read_lines, run_command, words, write_lines
 from tests.helpers.packages import imported
@@ -215,10 +215,123 @@ def test_records_that_no_store_accepts_take_and_give_values() -> None:
     esdedup.clean("in.jsonl", "out.jsonl", collect="url", fill="author")
     taken = first.replace('"a"', '["a","b"]').replace("}\n", ',"author":"Bob"}\n')
     assert Path("out.jsonl").read_text() == taken
-    with pytest.raises(RecordError, match=r"in\.jsonl, line 1 can't be written as JSON"):
-        esdedup.clean("in.jsonl", "half.jsonl", collect="half")
-    Path("in.jsonl").write_text(first.replace("NaN", "Infinity") + second)
-    assert "in.jsonl, line 1" in run_command("clean", "in.jsonl", "--fill", "other", status=1).err
+    # A value of its own stays, whatever it is.
+    esdedup.clean("in.jsonl", "half.jsonl", collect=["half", "other"])
+    halves = first.replace('"\\ud83d"', '["\\ud83d"]').replace("NaN", "[]")
+    assert Path("half.jsonl").read_text() == halves
+
+
+@pytest.mark.parametrize("setting", ["collect", "fill"])
+@pytest.mark.parametrize("is_array", [False, True])
+def test_a_value_that_json_lacks_costs_no_other_value(setting: str, is_array: bool) -> None:
+    lines = [
+        f'{{"text": "{COPY}"}}',
+        f'{{"text": "{COPY}", "v": Infinity, "w": "\\ud83d"}}',
+        f'{{"text": "{COPY}", "v": {{"a": NaN, "b": 1.50}}, "w": [NaN, 2.0]}}',
+        f'{{"text": "{OTHER}", "v": -Infinity}}',
+    ]
+    text = ",\n".join(lines) if is_array else "\n".join(lines)
+    Path("in.json").write_text(f"[{text}]" if is_array else text)
+    done = run_command(
+        "clean", "in.json", "-o", "out.json", f"--{setting}", "v", f"--{setting}", "w"
+    )
+    assert done.status == 1
+    assert "values of 1 duplicate have no form in JSON: see clean.dead-letter.jsonl" in done.err
+    (letter,) = read_lines("clean.dead-letter.jsonl")
+    assert (letter["file"], letter["line"]) == ("in.json", 2)
+    assert "its value of 'v' can't be written as JSON" in letter["reason"]
+    assert letter["record"] == '{"v":Infinity,"w":"\\ud83d"}'
+    report = json.loads(done.out)
+    assert (report["failed"], report["removed"]) == (0, 2)
+    assert (report["merged"]["documents"], report["merged"]["untaken"]) == (1, 1)
+    has_list = setting == "collect"
+    values = (
+        '"v":[{"a":null,"b":1.50}],"w":[2.0]'
+        if has_list
+        else '"v":{"a":null,"b":1.50},"w":[null,2.0]'
+    )
+    first = lines[0].replace("}", f",{values}}}")
+    last = lines[3].replace("-Infinity", "[-Infinity]") if has_list else lines[3]
+    written = f"[{first},\n{last}]" if is_array else f"{first}\n{last}\n"
+    assert Path("out.json").read_text().rstrip() == written.rstrip()
+
+
+def test_a_value_that_json_lacks_and_that_what_stays_has_is_no_fault() -> None:
+    lines = [
+        f'{{"text": "{COPY}", "v": [{values}]}}' for values in ("Infinity, 1", "Infinity", "2")
+    ]
+    Path("in.jsonl").write_text("\n".join(lines))
+    report = esdedup.clean("in.jsonl", "out.jsonl", collect="v")
+    assert report.merged is not None
+    assert report.merged.untaken == 0
+    assert Path("out.jsonl").read_text().rstrip() == lines[0].replace("Infinity, 1", "Infinity,1,2")
+    # The report is JSON that any program reads.
+    shown = run_command("clean", "in.jsonl", "--collect", "v", status=0).out
+    assert '["Infinity", 1, 2]' in shown
+
+
+def test_tables_hold_infinity_and_lists_with_nan() -> None:
+    columns = {
+        "text": [COPY, COPY, OTHER],
+        "f": [[1.5], [np.nan, 2.5], [np.inf]],
+        "g": [1.5, -np.inf, np.nan],
+    }
+    table = pa.table(columns)
+    pq.write_table(table, "in.parquet")
+    report = esdedup.clean("in.parquet", "out.parquet", collect=["f", "g"])
+    in_memory = esdedup.dedup(table, collect=["f", "g"]).kept
+    cleaned = pq.read_table("out.parquet")
+    assert cleaned["f"].to_pylist() == in_memory["f"].to_pylist() == [[1.5, 2.5], [np.inf]]
+    assert cleaned["g"].to_pylist()[0] == in_memory["g"].to_pylist()[0] == [1.5, -np.inf]
+    assert report.merged is not None
+    assert (report.merged.values, report.merged.untaken) == ({"f": 1, "g": 1}, 0)
+
+
+@pytest.mark.parametrize("levels", [300, 480, 498])
+@pytest.mark.parametrize("kind", ["[]", '{"a":}'])
+def test_a_deeply_nested_value_is_taken(levels: int, kind: str) -> None:
+    opening, closing = kind[:-1], kind[-1]
+    value = f"{opening * levels}1.50{closing * levels}"
+    lines = [f'{{"text": "{COPY}"}}', f'{{"text": "{COPY}", "v": {value}}}']
+    Path("in.jsonl").write_text("\n".join(lines))
+    report = esdedup.clean("in.jsonl", "filled.jsonl", fill="v")
+    assert report.merged is not None
+    assert (report.merged.documents, report.merged.untaken) == (1, 0)
+    assert Path("filled.jsonl").read_text() == f'{{"text": "{COPY}","v":{value}}}\n'
+    esdedup.clean("in.jsonl", "collected.jsonl", collect="v")
+    expected = value if kind == "[]" else f"[{value}]"
+    assert Path("collected.jsonl").read_text() == f'{{"text": "{COPY}","v":{expected}}}\n'
+
+
+def test_a_value_that_is_nested_too_deeply_is_not_taken() -> None:
+    value = "[" * 600 + "1.50" + "]" * 600
+    lines = [
+        f'{{"text": "{COPY}"}}',
+        f'{{"text": "{COPY}", "v": {value}}}',
+        f'{{"text": "{OTHER}"}}',
+    ]
+    Path("in.jsonl").write_text("\n".join(lines))
+    done = run_command("clean", "in.jsonl", "-o", "out.jsonl", "--fill", "v", status=1)
+    assert "in.jsonl:2: no other record can take values of it: nested too deeply" in done.err
+    assert Path("out.jsonl").read_text().splitlines() == [lines[0], lines[2]]
+    Path("in.jsonl").write_text("\n".join(lines[1:]))
+    esdedup.clean("in.jsonl", "own.jsonl", collect="v")
+    assert Path("own.jsonl").read_text().splitlines() == lines[1:]
+
+
+@pytest.mark.parametrize("digits", [401, 1_000, 5_000])
+def test_integers_keep_all_their_digits(digits: int) -> None:
+    number = "-" + "9" * digits
+    lines = [
+        f'{{"text": "{COPY}", "v": 1.50}}',
+        f'{{"text": "{COPY}", "v": [{number}, "{number}"], "w": {number}}}',
+        f'{{"text": "{OTHER}", "v": {number}}}',
+    ]
+    Path("in.jsonl").write_text("\n".join(lines))
+    esdedup.clean("in.jsonl", "out.jsonl", collect="v", fill="w")
+    first, other = Path("out.jsonl").read_text().splitlines()
+    assert first == f'{{"text": "{COPY}", "v": [1.50,{number},"{number}"],"w":{number}}}'
+    assert other == lines[2].replace(number, f"[{number}]")
 
 
 def test_a_killed_run_resumes_with_the_same_values() -> None:
@@ -341,6 +454,51 @@ def test_records_in_memory_take_values() -> None:
     assert of_table.schema.field("url").type == pa.list_(pa.string())
     of_table = esdedup.dedup(of_table.slice(0, 2), collect="url").kept
     assert of_table.to_pylist() == EXPECTED
+
+
+MISSING: list[Any] = [
+    None, np.nan, pd.NaT, pd.NA, np.datetime64("NaT"), np.timedelta64("NaT"), Decimal("NaN"), "",
+    np.array([]), [pd.NaT, ""], (), np.array([np.nan]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("missing", MISSING, ids=map(repr, MISSING))
+def test_what_is_missing_in_frames_is_missing_in_lists(missing: Any) -> None:
+    time = pd.Timestamp(1_234_567_891)
+    records: list[dict[str, Any]] = [
+        {"text": COPY, "v": missing},
+        {"text": COPY, "v": time},
+        {"text": OTHER, "v": time},
+        {"text": OTHER, "v": missing},
+    ]
+    kept = esdedup.dedup(records, fill="v").kept
+    assert [record["v"] for record in kept] == [time, time]
+    kept = esdedup.dedup(records, collect="v").kept
+    assert [record["v"] for record in kept] == [[time], [time]]
+
+
+def test_values_of_programs_are_collected_once_and_stay_what_they_are() -> None:
+    values: list[Any] = [
+        np.array([1, 2]), (2, 3), np.int64(3), "3", 3, np.array(4), pd.Timestamp("2020-01-01"),
+        np.datetime64("2020-01-01", "ns"), np.timedelta64(1, "s"), np.timedelta64(1, "D"),
+        {"t": pd.Timestamp(0)}, {"t": np.datetime64(0, "ns")}, np.array([[5, 6]]), [[5, 6]],
+    ]  # fmt: skip
+    records = [{"text": COPY, "v": value} for value in values]
+    (kept,) = esdedup.dedup(records, collect="v").kept
+    expected = [1, 2, 3, "3", np.array(4), values[6], values[8], values[9], values[10], [5, 6]]
+    assert repr(kept["v"]) == repr(expected)
+    assert type(kept["v"][5]) is pd.Timestamp
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, np.float32("nan")])
+def test_a_missing_vector_in_a_list_is_near_no_other(missing: Any) -> None:
+    vectors: list[Any] = [missing, [1.0, 0.5], np.array([1.0, 0.5]), missing]
+    for records, path in (
+        ([{"v": vector} for vector in vectors], "v"),
+        ([{"a": {"v": vector}} for vector in vectors], "a.v"),
+    ):
+        result = esdedup.dedup(records, vector=path)
+        assert [duplicate.row for duplicate in result.duplicates] == [2]
 
 
 def test_records_of_others_give_no_values() -> None:

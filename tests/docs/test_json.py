@@ -20,6 +20,7 @@ SAME_AS = {"right": "left"}
 MERGED = {
     "merged.documents",
     "merged.values",
+    "merged.untaken",
     *(f"merged.samples[].{name}" for name in ("file", "line", "id", "values")),
 }
 CONFLICTS = [f"conflicts.{name}" for name in ("field", "groups", "documents", "samples")]

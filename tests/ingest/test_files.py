@@ -44,6 +44,14 @@ def test_a_wrong_field_stops_at_once(count: int, option: str, field: str) -> Non
     run_command("index", "a.jsonl", status=0)
 
 
+def test_a_record_in_the_dead_letter_has_its_digits() -> None:
+    lines = ['{"id": "1", "text": 5, "n":1.00}', f'{{"id": "2", "text": "{SAME}"}}']
+    for name, text in {"a.jsonl": "\n".join(lines), "b.json": f"[{', '.join(lines)}]"}.items():
+        Path(name).write_text(text)
+        run_command("index", name, "--dead-letter", f"{name}.dead.jsonl", status=1)
+        assert [letter["record"] for letter in read_lines(f"{name}.dead.jsonl")] == lines[:1]
+
+
 @pytest.mark.parametrize(
     ("encoding", "text", "told"),
     [

@@ -124,6 +124,24 @@ def test_numbers_keep_their_digits(
     assert raw(store) == before
 
 
+@local
+def test_integers_of_many_digits_are_no_texts(place: Place, store: Store, folder: Path) -> None:
+    number = "9" * 500
+    lines = [
+        f'{{"id":"1","text":"{words(1)}","url":-{number}}}',
+        f'{{"id":"2","text":"{words(1)}","url":[-{number},3],"author":{number}}}',
+    ]
+    (folder / "a.jsonl").write_text("\n".join(lines) + "\n")
+    place.run("index", "a.jsonl", status=0)
+    before = raw(store)
+    report = merge(place, "delete", status=0).json[0]
+    changed = raw(store)["1"] or ""
+    assert f'"url":[-{number},3]' in changed
+    assert f'"author":{number}' in changed
+    run_command("undo", report["log"], "--yes", *place.options, status=0)
+    assert raw(store) == before
+
+
 def test_the_plan_shows_new_values(place: Place, store: Store) -> None:
     write_records(store, sources())
     before = whole(store)
