@@ -424,6 +424,20 @@ def test_documents_without_a_text_are_judged_by_another_field(
     assert (found.judged.different, found.judged.duplicates, found.judged.stale) == (0, 0, 2)
 
 
+@pytest.mark.parametrize("way", BY_OTHER_FIELDS, ids=lambda way: way["sketch"])
+@pytest.mark.parametrize("changed", ["a0", "u"])
+def test_nothing_is_removed_by_a_judgement_whose_text_changed_since(
+    beside: esdedup.Index, way: dict[str, Any], changed: str, tmp_path: Path
+) -> None:
+    beside.judgements.judge("a0", "u", "duplicate")
+    plan = beside.dedup("delete", log=tmp_path / "log.zst", **way)
+    beside.update([{"id": changed, "text": words(90)}])
+    done = plan.apply().report
+    assert done is not None
+    assert beside.store.get(["u"])
+    assert any("'text' changed" in f.reason or "is gone" in f.reason for f in done.failures)
+
+
 @pytest.mark.on_every_server
 def test_a_verdict_holds_for_groups_by_the_title(place: Place) -> None:
     with esdedup.open(place.target, place.index, scheme=FIELDS) as index:
