@@ -245,8 +245,8 @@ def test_a_verdict_on_a_pair_changes_the_groups_by_another_field(
     tmp_path: Path, way: dict[str, Any], path: str
 ) -> None:
     visitor = visiting_by_another_field(tmp_path / "a.db", way)
-    _, left, right = form(visitor, path, "different")
-    visitor.post(verdict_form(visitor.get(path).text, "different"))
+    address, left, right = form(visitor, path, "different")
+    visitor.post(address)
     groups = visitor.review.group_search.groups()
     assert groups is not None
     of = dict(zip(groups.ids, groups.representative.tolist(), strict=True))
