@@ -130,7 +130,7 @@ class Plan:
             return [*dict.fromkeys([*text_fields, *other_paths])]
         field = self.meta.field
         tokens = "wordless" if self.sketch is None else self.sketch.key
-        return [f"{field}.digest", f"{field}.{tokens}", *dict.fromkeys(other_paths)]
+        return [*dict.fromkeys([f"{field}.digest", f"{field}.{tokens}", *other_paths])]
 
     @property
     def columns(self) -> list[str]:

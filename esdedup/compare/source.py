@@ -94,18 +94,20 @@ class Beside(NamedTuple):
 
     def before(self, later: Beside) -> Beside:
         """Return the same of these documents and of later ones."""
-        scopes, labels = self.scopes, self.labels
+        scopes, labels, judged = self
         if scopes is not None and later.scopes is not None:
             scopes = np.concatenate([scopes, later.scopes])
         if labels is not None and later.labels is not None:
             labels = Strings.joined([labels, later.labels])
-        return Beside(scopes, labels)
+        if judged is not None and later.judged is not None:
+            judged = np.concatenate([judged, later.judged])
+        return Beside(scopes, labels, judged)
 
 
 def _judged_words(judged: Sequence[SketchedFields], sources: Sequence[Mapping[str, object]]) -> U64:
-    """Return the digests that judgements on documents have, zeros without one, shape (n, 2).
+    """Return the stored digests of the texts that judgements are of, zeros without one.
 
-    judged: as of `IndexMeta.judged`.
+    judged: as of `IndexMeta.judged`. Shape (n, 2).
     """
     digests = [
         next(filter(is_digest, (fields.digest_in(source) for fields in judged)), None)

@@ -437,6 +437,8 @@ def find_groups(
         resources = Resources(run.folder, on_step or no_step, memory)
         source = StoreSource(store, plan, first=judgements.representatives)
         columns = read_store(source, run, job, resources.on_step)
+        if columns.judged is not None:
+            columns = _with_judged_texts(columns, store, meta, judgements)
         groups = groups_among(columns, plan, grouping, resources, judgements)
     judged = replace(groups.judged, elsewhere=judged_elsewhere(store))
     return replace(groups, judged=judged, unattached=store.unattached())
@@ -519,10 +521,7 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     (part,) = RecordSource(plan, [records]).parts()
     columns = Columns.of(part, records.texts, plan)
     if groups.judged_digests is not None:
-        digest_of = judged_digests(
-            store.get(ids_of_rows, meta.judged_paths), meta, meta.scheme.normalisation
-        )
-        columns = replace(columns, judged=known_digest_words([*map(digest_of.get, ids_of_rows)]))
+        columns = replace(columns, judged=_judged_words(store, meta, ids_of_rows))
     classes, constraints = constrained(judgements, columns)
     forming = _Forming(columns, plan, grouping, classes, constraints)
     right, left = np.tril_indices(classes.filled, -1)
@@ -554,6 +553,27 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
         value=value,
         judgements=_renewed(groups.judgements, judgements, {*ids_of_rows}),
     )
+
+
+def _with_judged_texts(
+    columns: Columns, store: Store, meta: IndexMeta, judgements: Judgements
+) -> Columns:
+    """Return columns that have, of judged documents, the digests of their texts as they are now.
+
+    The stored digests that were read are of another text if a client wrote one without tokens.
+    """
+    ids = {id for judgement in judgements.pairs for id in (judgement.left, judgement.right)}
+    rows = rows_of(columns.ids, ids)
+    judged = np.array(columns.judged)
+    judged[rows] = _judged_words(store, meta, [columns.ids[row] for row in rows.tolist()])
+    return replace(columns, judged=judged)
+
+
+def _judged_words(store: Store, meta: IndexMeta, ids: Sequence[str]) -> U64:
+    """Return the digests of the texts of documents that judgements are of, as of `Columns`."""
+    documents = store.get(ids, meta.judged_paths)
+    digest_of = judged_digests(documents, meta, meta.scheme.normalisation)
+    return known_digest_words([*map(digest_of.get, ids)])
 
 
 def _rows_of_groups(groups: Groups, ids: Sequence[str]) -> I64:

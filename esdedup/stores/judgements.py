@@ -219,9 +219,10 @@ class StoredJudgements:
         """Store a judgement on two documents, in place of an earlier one on them.
 
         verdict: "different" keeps them in different groups, "duplicate" in one; "unsure" has no
-        effect. It holds while both have the text that they have now, for groups by any sketch; a
-        document without a text is judged by the next field that is sketched. similarity: exact Jaccard
-        similarity, stored with it. drawn: the pair was drawn at random (`analysis.judging`).
+        effect. It holds while both have the text that they have now, for groups by any sketch. A
+        document without a text is judged by the next field that is sketched.
+        similarity: exact Jaccard similarity, stored with it.
+        drawn: the pair was drawn at random (`analysis.judging`).
 
         Raises UsageError for equal ids or another verdict, StoreError if a document has no text.
         """

@@ -424,6 +424,19 @@ def test_documents_without_a_text_are_judged_by_another_field(
     assert (found.judged.different, found.judged.duplicates, found.judged.stale) == (0, 0, 2)
 
 
+def test_the_text_that_another_client_wrote_without_tokens_is_judged(
+    beside: esdedup.Index, tmp_path: Path
+) -> None:
+    beside.judgements.judge("a0", "a2", "different")
+    update(beside.store, [esdedup.Document(id, {"text": words(90)}) for id in ("a0", "a1")])
+    beside.judgements.judge("a0", "a1", "different")
+    found = beside.groups(sketch="title", threshold=0.6)
+    assert (found.judged.different, found.judged.stale) == (1, 1)
+    beside.dedup("delete", groups=found, apply=True, log=tmp_path / "log.zst")
+    left = {document.id for document in beside.store.get([*group_of(found)])}
+    assert left == {"a0", "a1", "u"}
+
+
 @pytest.mark.parametrize("way", BY_OTHER_FIELDS, ids=lambda way: way["sketch"])
 @pytest.mark.parametrize("changed", ["a0", "u"])
 def test_nothing_is_removed_by_a_judgement_whose_text_changed_since(
