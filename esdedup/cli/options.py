@@ -382,9 +382,12 @@ def typed_place(where: Connection | Path) -> list[str]:
     return [option_of(name), value] if is_typed else []
 
 
-def check_limits(scheme: Scheme, limits: Limits) -> None:
-    """Raise UsageError for a limit of another measure than that of the sketch to compare by."""
-    chosen = scheme.chosen(limits)
+def check_limits(scheme: Scheme | None, limits: Limits) -> None:
+    """Raise UsageError for a limit of another measure than that of the sketch to compare by.
+
+    scheme: None for the one of the limits, by which texts of files are compared.
+    """
+    chosen = (scheme or Scheme.of_texts(limits)).chosen(limits)
     by, use = chosen.measure.words, chosen.measure.limit
     if use != "threshold" and typed("threshold"):
         raise UsageError(

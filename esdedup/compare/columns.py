@@ -40,6 +40,8 @@ class Columns:
     scopes: of the documents; None if all are in one. scope_words: what these were made of, as
         `scope_words` returns it, shape (n, words).
     labels: of the documents, as `labels_of` returns them; None if the plan has no fields of these.
+    judged: digests of the texts that judgements are of, zeros without one, shape (n, 2); None if
+        these are the compared ones.
     """
 
     ids: Sequence[str]
@@ -54,6 +56,7 @@ class Columns:
     scope_words: U64 | None = None
     only_between: bool = False
     labels: Strings | None = None
+    judged: U64 | None = None
 
     @staticmethod
     def of(part: Part, texts: Sequence[str], plan: Plan) -> Columns:
@@ -254,6 +257,9 @@ def _in_order(
     labels = None
     if plan.label_fields:
         labels = _ordered(plan, [share.labels() for share in stored], order)
+    judged = None
+    if plan.judged:
+        judged = mapped(folder, [np.concatenate([share.judged() for share in stored])[order]])
     texts_of = StoredTexts(shares, order, ends, _text_offsets(shares))
     return Columns(
         ids,
@@ -264,4 +270,5 @@ def _in_order(
         scopes=scopes,
         scope_words=scope_words,
         labels=labels,
+        judged=judged,
     )

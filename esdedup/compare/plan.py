@@ -21,7 +21,7 @@ from esdedup.sketch.limits import Limits
 from esdedup.sketch.measures import JACCARD, Measure
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.within import Within
-from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.mapping import IndexMeta, SketchedFields
 from esdedup.stores.stop_list import stopped_tokens
 
 _FIRST_BY_ID = KeepRule()
@@ -40,6 +40,8 @@ class Plan:
     sketching: the scheme of this sketch alone, to read and sketch texts; None to read tokens.
     label_fields: whose values documents keep, and results show.
     is_unsketched: texts are stored without digests and tokens; nothing is compared by these.
+    judged: the fields that judgements are of, whose digests documents keep; none if they are those
+        that are compared, or no judgement matters.
     """
 
     meta: IndexMeta
@@ -49,6 +51,7 @@ class Plan:
     sketching: Scheme | None
     label_fields: tuple[str, ...] = ()
     is_unsketched: bool = False
+    judged: tuple[SketchedFields, ...] = ()
 
     @staticmethod
     def of_index(
@@ -100,6 +103,11 @@ class Plan:
         """Return the plan with fields whose values documents keep. label_fields: None for none."""
         return replace(self, label_fields=tuple(field for field in label_fields if field))
 
+    def with_judged(self) -> Plan:
+        """Return the plan for documents on which judgements of people are respected."""
+        judged = self.meta.judged
+        return replace(self, judged=() if judged[0].field == self.meta.field else judged)
+
     def of_columns(
         self, text_fields: Sequence[str], keep_field: str | None, within: Within
     ) -> Plan:
@@ -116,12 +124,13 @@ class Plan:
     def paths(self) -> list[str]:
         """The dotted names of the fields to read: digest and tokens first, if they are read."""
         text_fields = self.meta.text_fields
-        other_paths = [*self.keep.paths(text_fields), *self.kept_beside]
+        of_judged = [path for fields in self.judged for path in fields.digest_paths]
+        other_paths = [*self.keep.paths(text_fields), *self.kept_beside, *of_judged]
         if self.sketching is not None:
             return [*dict.fromkeys([*text_fields, *other_paths])]
         field = self.meta.field
         tokens = "wordless" if self.sketch is None else self.sketch.key
-        return [f"{field}.digest", f"{field}.{tokens}", *dict.fromkeys(other_paths)]
+        return [*dict.fromkeys([f"{field}.digest", f"{field}.{tokens}", *other_paths])]
 
     @property
     def columns(self) -> list[str]:

@@ -29,6 +29,7 @@ from esdedup.search.scopes import scope_paths, scope_words
 from esdedup.sketch.sketch import digest_words, hashed_words, is_digest, sketch, stored_values
 from esdedup.stores.base import Store
 from esdedup.stores.fields import shown_paths, shown_text, text_at
+from esdedup.stores.mapping import SketchedFields
 from esdedup.text.arrays import I64, U64
 from esdedup.text.characters import count
 from esdedup.text.hashing import xxh3
@@ -70,10 +71,12 @@ class Beside(NamedTuple):
 
     scopes: as of a part.
     labels: likewise.
+    judged: likewise.
     """
 
     scopes: U64 | None = None
     labels: Strings | None = None
+    judged: U64 | None = None
 
     @staticmethod
     def of(plan: Plan, sources: Sequence[Mapping[str, object]]) -> Beside:
@@ -81,6 +84,7 @@ class Beside(NamedTuple):
         return Beside(
             scope_words(plan.within, sources) if plan.within else None,
             labels_of(plan.label_fields, sources) if plan.label_fields else None,
+            _judged_words(plan.judged, sources) if plan.judged else None,
         )
 
     @staticmethod
@@ -90,12 +94,34 @@ class Beside(NamedTuple):
 
     def before(self, later: Beside) -> Beside:
         """Return the same of these documents and of later ones."""
-        scopes, labels = self.scopes, self.labels
+        scopes, labels, judged = self
         if scopes is not None and later.scopes is not None:
             scopes = np.concatenate([scopes, later.scopes])
         if labels is not None and later.labels is not None:
             labels = Strings.joined([labels, later.labels])
-        return Beside(scopes, labels)
+        if judged is not None and later.judged is not None:
+            judged = np.concatenate([judged, later.judged])
+        return Beside(scopes, labels, judged)
+
+
+def _judged_words(judged: Sequence[SketchedFields], sources: Sequence[Mapping[str, object]]) -> U64:
+    """Return the stored digests of the texts that judgements are of, zeros without one.
+
+    judged: as of `IndexMeta.judged`. Shape (n, 2).
+    """
+    digests = [
+        next(filter(is_digest, (fields.digest_in(source) for fields in judged)), None)
+        for source in sources
+    ]
+    return known_digest_words(digests)
+
+
+def known_digest_words(digests: Sequence[str | None]) -> U64:
+    """Return two numbers for each digest, as `digest_words`, zeros for None: shape (n, 2)."""
+    rows = [row for row, digest in enumerate(digests) if digest is not None]
+    words = np.zeros((len(digests), 2), np.uint64)
+    words[rows] = digest_words([digests[row] for row in rows])
+    return words
 
 
 def part_of_texts(
@@ -129,6 +155,7 @@ def part_of_texts(
         sketches.words,
         beside.scopes,
         beside.labels,
+        judged=beside.judged,
     )
 
 
@@ -403,6 +430,7 @@ class StoreSource:
             scopes=beside.scopes,
             labels=beside.labels,
             places=_places(batch),
+            judged=beside.judged,
         )
 
     def _keys(self, batch: Sequence[Document]) -> Strings:
@@ -502,6 +530,7 @@ def _described(store: Store, plan: Plan) -> dict[str, Any]:
         "field": plan.meta.field,
         "stop": [*plan.meta.stop],
         "reading": str(plan.basis),
+        **({"judged": [fields.field for fields in plan.judged]} if plan.judged else {}),
     }
 
 

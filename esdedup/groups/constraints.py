@@ -5,7 +5,8 @@ similarity: Wagstaff and Cardie, "Clustering with instance-level constraints", I
 Where the two contradict each other, texts stay apart, so that nothing is removed by mistake.
 
 A constraint applies to all documents of two texts. Documents of one text that were judged different
-are kept apart by their ids.
+are kept apart by their ids. If another field is compared than the text, a constraint applies to the
+judged documents, and to those whose field has an equal value.
 """
 
 from collections.abc import Sequence
@@ -142,9 +143,11 @@ def _join_one_by_one(partition: I64, touched: Mask, left: I64, right: I64, canno
 
 def constrained(judgements: Judgements, columns: Columns) -> tuple[Classes, Constraints]:
     """Return the classes of documents of equal texts in one scope, and the constraints on them."""
-    digests = columns.digests
+    digests, judged = columns.digests, columns.judged
     pairs = [judgement for judgement in judgements.pairs if judgement.verdict != "unsure"]
-    rows_of_pairs = judged_rows(pairs, columns.ids, digests)
+    rows_of_pairs = judged_rows(
+        pairs, columns.ids, digests if judged is None else judged, by_id=judged is not None
+    )
     present = [
         (judgement, rows)
         for judgement, rows in zip(pairs, rows_of_pairs, strict=True)
@@ -153,7 +156,7 @@ def constrained(judgements: Judgements, columns: Columns) -> tuple[Classes, Cons
     equal_texts = [
         rows
         for judgement, rows in present
-        if judgement.digests[0] == judgement.digests[1] and judgement.verdict == "different"
+        if judgement.verdict == "different" and (digests[rows[0]] == digests[rows[1]]).all()
     ]
     classes = classes_of(digests, columns.filled, _kinds(equal_texts), columns.scopes)
 
@@ -182,11 +185,12 @@ def _kinds(different: Sequence[tuple[int, int]]) -> dict[int, int]:
 
 
 def judged_rows(
-    pairs: Sequence[Judgement], ids: Sequence[str], digests: U64
+    pairs: Sequence[Judgement], ids: Sequence[str], digests: U64, *, by_id: bool = False
 ) -> list[tuple[int, int] | None]:
     """Return the rows of each pair: of its documents, or other ones of their texts; None without.
 
-    Documents of one text are not replaced by others.
+    digests: of the texts that judgements are of. Documents of one text are not replaced by others.
+    by_id: nor are any documents, as they can differ in the field that is compared.
     """
     judged = digest_words([digest for judgement in pairs for digest in judgement.digests])
     keys = [digest.tobytes() for digest in judged]
@@ -200,14 +204,14 @@ def judged_rows(
         row_of[key, ids[row]] = row
         row_of.setdefault((key, None), row)
 
-    def row_with(key: bytes, id: str, is_equal: bool) -> int | None:
-        return row_of.get((key, id), None if is_equal else row_of.get((key, None)))
+    def row_with(key: bytes, id: str, is_own: bool) -> int | None:
+        return row_of.get((key, id), None if is_own else row_of.get((key, None)))
 
     rows_of_pairs = []
     for judgement, left_key, right_key in zip(pairs, keys[::2], keys[1::2], strict=True):
-        is_equal = left_key == right_key
-        left = row_with(left_key, judgement.left, is_equal)
-        right = row_with(right_key, judgement.right, is_equal)
+        is_own = by_id or left_key == right_key
+        left = row_with(left_key, judgement.left, is_own)
+        right = row_with(right_key, judgement.right, is_own)
         rows_of_pairs.append(None if left is None or right is None else (left, right))
     return rows_of_pairs
 

@@ -25,6 +25,7 @@ from esdedup.compare.source import (
     JUDGEMENTS,
     RecordSource,
     StoreSource,
+    known_digest_words,
     read_store,
     records_in,
 )
@@ -45,7 +46,13 @@ from esdedup.sketch.measures import Measure
 from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
 from esdedup.stores.fields import value_at
-from esdedup.stores.judgements import Judgement, Judgements, judged_elsewhere, read_judgements
+from esdedup.stores.judgements import (
+    Judgement,
+    Judgements,
+    judged_digests,
+    judged_elsewhere,
+    read_judgements,
+)
 from esdedup.stores.mapping import IndexMeta
 from esdedup.tabular import Tabular
 from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
@@ -209,6 +216,8 @@ class Groups(Tabular):
     are representatives of themselves. unattached: indices behind the name whose documents are in no
     group. labels: of all documents, as `labels_of` returns them; None if labels are not compared.
     scope_words: of all documents, as `scope_words` returns them; None if all are in one scope.
+    judged_digests: of the texts that judgements are of, as `Columns.judged`; None if these are
+    `digests`.
     """
 
     grouping: Grouping
@@ -231,6 +240,7 @@ class Groups(Tabular):
     unattached: Unattached = Unattached()  # noqa: RUF009
     labels: Strings | None = None
     scope_words: U64 | None = None
+    judged_digests: U64 | None = None
 
     columns: ClassVar[dict[str, str]] = {
         "group": "string", "id": "string", "similarity": "double", "distance": "int64",
@@ -397,6 +407,11 @@ class Groups(Tabular):
         """Return the digest of a row's text, as it was read."""
         return digest_of_words(self.digests[row])
 
+    def judged_digest(self, row: int) -> str:
+        """Return the digest of the text of a row that judgements are of, as it was read."""
+        judged = self.digests if self.judged_digests is None else self.judged_digests
+        return digest_of_words(judged[row])
+
 
 def find_groups(
     store: Store,
@@ -414,7 +429,7 @@ def find_groups(
     (`constraints`); documents that were chosen as representatives precede all others.
     """
     plan = Plan.of_index(meta, grouping.limits, grouping.keep, exact=grouping.exact)
-    plan = plan.labelled(grouping.conflict)
+    plan = plan.labelled(grouping.conflict).with_judged()
     grouping = grouping.by(plan)
     judgements = read_judgements(store, meta)
     job = {**grouping.to_json(), JUDGEMENTS: judgements.acting}
@@ -422,6 +437,8 @@ def find_groups(
         resources = Resources(run.folder, on_step or no_step, memory)
         source = StoreSource(store, plan, first=judgements.representatives)
         columns = read_store(source, run, job, resources.on_step)
+        if columns.judged is not None:
+            columns = _with_judged_texts(columns, store, meta, judgements)
         groups = groups_among(columns, plan, grouping, resources, judgements)
     judged = replace(groups.judged, elsewhere=judged_elsewhere(store))
     return replace(groups, judged=judged, unattached=store.unattached())
@@ -479,6 +496,7 @@ def groups_among(
         labels=None if grouping.conflict is None else columns.labels,
         # A mapped array takes longer to return a row.
         scope_words=None if columns.scope_words is None else np.asarray(columns.scope_words),
+        judged_digests=None if columns.judged is None else np.asarray(columns.judged),
     )
 
 
@@ -502,6 +520,8 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     records = records_in(store, plan, ids_of_rows)
     (part,) = RecordSource(plan, [records]).parts()
     columns = Columns.of(part, records.texts, plan)
+    if groups.judged_digests is not None:
+        columns = replace(columns, judged=_judged_words(store, meta, ids_of_rows))
     classes, constraints = constrained(judgements, columns)
     forming = _Forming(columns, plan, grouping, classes, constraints)
     right, left = np.tril_indices(classes.filled, -1)
@@ -520,14 +540,40 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     if scope_words is not None and columns.scope_words is not None:
         scope_words = scope_words.copy()
         scope_words[rows] = columns.scope_words
+    judged = groups.judged_digests
+    if judged is not None and columns.judged is not None:
+        judged = judged.copy()
+        judged[rows] = columns.judged
     return replace(
         groups,
         digests=digests,
         scope_words=scope_words,
+        judged_digests=judged,
         representative=representative,
         value=value,
         judgements=_renewed(groups.judgements, judgements, {*ids_of_rows}),
     )
+
+
+def _with_judged_texts(
+    columns: Columns, store: Store, meta: IndexMeta, judgements: Judgements
+) -> Columns:
+    """Return columns that have, of judged documents, the digests of their texts as they are now.
+
+    The stored digests that were read are of another text if a client wrote one without tokens.
+    """
+    ids = {id for judgement in judgements.pairs for id in (judgement.left, judgement.right)}
+    rows = rows_of(columns.ids, ids)
+    judged = np.array(columns.judged)
+    judged[rows] = _judged_words(store, meta, [columns.ids[row] for row in rows.tolist()])
+    return replace(columns, judged=judged)
+
+
+def _judged_words(store: Store, meta: IndexMeta, ids: Sequence[str]) -> U64:
+    """Return the digests of the texts of documents that judgements are of, as of `Columns`."""
+    documents = store.get(ids, meta.judged_paths)
+    digest_of = judged_digests(documents, meta, meta.scheme.normalisation)
+    return known_digest_words([*map(digest_of.get, ids)])
 
 
 def _rows_of_groups(groups: Groups, ids: Sequence[str]) -> I64:

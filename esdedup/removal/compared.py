@@ -12,7 +12,7 @@ from esdedup.search.scopes import scope_paths
 from esdedup.sketch.within import Within
 from esdedup.stores.base import Store
 from esdedup.stores.fields import value_at
-from esdedup.stores.judgements import digests_of
+from esdedup.stores.judgements import digests_of, judged_digests
 from esdedup.stores.mapping import IndexMeta
 
 
@@ -34,8 +34,19 @@ class ComparedDocuments:
     @property
     def paths(self) -> list[str]:
         """The fields to read of documents, to look at their changes and at the values they take."""
-        of_groups = self.groups.compared_paths
+        of_groups = [*self.groups.compared_paths, *(self.meta.judged_paths if self._joined else ())]
         return [*dict.fromkeys([*self.meta.text_fields, *self.merge.paths, *of_groups])]
+
+    @property
+    def _joined(self) -> set[str]:
+        """The ids of documents that a judgement can have joined, of another text than the compared.
+
+        If judgements are of the compared texts, these show whether they hold.
+        """
+        if self.groups.judged_digests is None:
+            return set()
+        judgements = self.groups.judgements.of("duplicate")
+        return {id for judgement in judgements for id in (judgement.left, judgement.right)}
 
     def digests(self, documents: Iterable[StoredDocument]) -> dict[str, str]:
         """Return the digests of the texts of documents, by id."""
@@ -63,8 +74,23 @@ class ComparedDocuments:
     ) -> dict[str, list[str]]:
         """Return the fields of scope and label that documents have other values of, by id.
 
+        They have the text too if the document may be in its group by a judgement on that.
+
         documents, row_of: as of `unchanged`.
         """
+        changed = self._changed_values(documents, row_of)
+        if joined := self._joined.intersection(changed):
+            judged = [document.document for document in documents if document.id in joined]
+            digests = judged_digests(judged, self.meta, self.meta.scheme.normalisation)
+            for id in joined:
+                if digests.get(id) != self.groups.judged_digest(row_of[id]):
+                    changed[id] = [*changed[id], *self.meta.judged[0].text_fields]
+        return changed
+
+    def _changed_values(
+        self, documents: Sequence[StoredDocument], row_of: Mapping[str, int]
+    ) -> dict[str, list[str]]:
+        """Return the fields of scope and label as `changed_fields`."""
         if not self.groups.compared_paths:
             return {document.id: [] for document in documents}
         sources = {document.id: document.source for document in documents}

@@ -88,7 +88,7 @@ class Decisions:
         judged = {judgement.judged for judgement in groups.judgements.pairs}
         with self._turn:
             judged |= self._by_time.keys()
-        return View({groups.ids[row]: groups.digest(row) for row in rows}, frozenset(judged))
+        return View({groups.ids[row]: groups.judged_digest(row) for row in rows}, frozenset(judged))
 
     def read(self, judgements: Sequence[Judgement]) -> int:
         """Keep judgements of a file, unless newer ones exist; return how many are kept."""

@@ -36,6 +36,8 @@ _SCOPES = "scopes"
 """The array of the scopes of documents, in the shares of runs whose plan has a scope."""
 _LABELS = "labels", "label_offsets"
 """The arrays of the labels of documents, in the shares of runs whose plan has fields of these."""
+_JUDGED = "judged"
+"""The array of digests of judged texts, in the shares of runs whose plan has fields of these."""
 _PLACES, _PLACE_NAMES, _PLACE_OFFSETS = "places", "place_names", "place_offsets"
 """The arrays of the places of documents, in the shares of runs that read several places."""
 
@@ -54,6 +56,8 @@ class Part:
     scopes: as `scope_words` returns them, shape (n, words), if the plan has a scope.
     labels: as `labels_of` returns them, if the plan has fields of these.
     places: the files or indices that they are in, where several can have an id.
+    judged: digests of the texts that judgements are of, zeros without one, shape (n, 2), if the
+        plan has fields of these.
     """
 
     ids: Strings
@@ -66,6 +70,7 @@ class Part:
     scopes: U64 | None = None
     labels: Strings | None = None
     places: PlacesOfDocuments | None = None
+    judged: U64 | None = None
 
     def picked(self, rows: I64) -> Part:
         """Return some documents."""
@@ -80,6 +85,7 @@ class Part:
             None if self.scopes is None else self.scopes[rows],
             None if self.labels is None else self.labels.picked(rows),
             None if self.places is None else self.places.picked(rows),
+            None if self.judged is None else self.judged[rows],
         )
 
 
@@ -135,6 +141,11 @@ class StoredShare:
     def labels(self) -> Strings:
         """Return the labels of the documents, of a run whose plan has fields of these."""
         return self.strings(*_LABELS)
+
+    def judged(self) -> U64:
+        """Return the digests of the judged texts, of a run whose plan has fields of these."""
+        words: U64 = self.arrays(_JUDGED)[_JUDGED]
+        return words
 
     def places(self) -> PlacesOfDocuments | None:
         """Return the places of the documents, if the run stored them."""
@@ -276,6 +287,9 @@ class Shares:
         if labels:
             label_strings = Strings.joined(labels)
             arrays.update(zip(_LABELS, (label_strings.raw, label_strings.offsets), strict=True))
+        judged = [part.judged for part in without_texts if part.judged is not None]
+        if judged:
+            arrays[_JUDGED] = np.concatenate(judged)
         places = [part.places for part in without_texts if part.places is not None]
         if places:
             joined = PlacesOfDocuments.joined(places)

@@ -4,7 +4,8 @@ They are stored in an index of their own, named for the index that they are abou
 mapping and documents don't change, and a new index of the same name keeps the judgements.
 
 A judgement holds only while both documents have the text that was judged, by its digest. If the
-index changes to another normalisation, digests of unchanged texts are computed again.
+index changes to another normalisation, digests of unchanged texts are computed again. The text is
+that of the index, also if the documents are compared by another field (`IndexMeta.judged`).
 """
 
 from __future__ import annotations
@@ -218,8 +219,10 @@ class StoredJudgements:
         """Store a judgement on two documents, in place of an earlier one on them.
 
         verdict: "different" keeps them in different groups, "duplicate" in one; "unsure" has no
-        effect. It holds while both have the text that they have now. similarity: exact Jaccard
-        similarity, stored with it. drawn: the pair was drawn at random (`analysis.judging`).
+        effect. It holds while both have the text that they have now, for groups by any sketch. A
+        document without a text is judged by the next field that is sketched.
+        similarity: exact Jaccard similarity, stored with it.
+        drawn: the pair was drawn at random (`analysis.judging`).
 
         Raises UsageError for equal ids or another verdict, StoreError if a document has no text.
         """
@@ -245,8 +248,7 @@ class StoredJudgements:
         meta, judged = self._current(), _now()
         normalisation = meta.scheme.normalisation
         ids = list(dict.fromkeys(id for pair in sorted_pairs for id in pair))
-        documents = self._store.get(ids, [*meta.text_fields])
-        digest_of = digests_of(documents, meta.text_fields, normalisation)
+        digest_of = judged_digests(self._store.get(ids, meta.judged_paths), meta, normalisation)
         if missing := [id for id in ids if id not in digest_of]:
             raise StoreError(f"{self._store.where} has no document {missing[0]!r} with a text")
         if digests is not None and (
@@ -356,10 +358,10 @@ def _renewed(pairs: Sequence[Judgement], store: Store, meta: IndexMeta) -> tuple
     if not former:
         return tuple(pairs)
     ids = {id for judgement in former for id in (judgement.left, judgement.right)}
-    documents = store.get(list(ids), [*meta.text_fields])
+    documents = store.get(list(ids), meta.judged_paths)
     normalisations = {current, *(judgement.normalisation for judgement in former)}
     digest_of = {
-        normalisation: digests_of(documents, meta.text_fields, normalisation)
+        normalisation: judged_digests(documents, meta, normalisation)
         for normalisation in normalisations
     }
 
@@ -381,6 +383,22 @@ def digests_of(
 ) -> dict[str, str]:
     """Return the digests of documents' texts, by id, if they have a text."""
     texts = {document.id: text_at(document.source, text_fields) for document in documents}
+    return _digests(texts, normalisation)
+
+
+def judged_digests(
+    documents: Iterable[Document], meta: IndexMeta, normalisation: Normalisation
+) -> dict[str, str]:
+    """Return the digests that judgements on documents have, by id, if they have a text.
+
+    documents: with the fields of `IndexMeta.judged_paths`.
+    """
+    texts = {document.id: meta.judged_text(document.source) for document in documents}
+    return _digests(texts, normalisation)
+
+
+def _digests(texts: Mapping[str, str | None], normalisation: Normalisation) -> dict[str, str]:
+    """Return the digests of texts, by id, without those that are None."""
     with_text = {id: text for id, text in texts.items() if text is not None}
     _, digests = normalised_digests(list(with_text.values()), normalisation)
     return dict(zip(with_text, digests, strict=True))

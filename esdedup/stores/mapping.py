@@ -129,6 +129,7 @@ class IndexMeta(SketchedFields):
         (`version_type`), so that changes of ours must keep the numbers.
     attached: whether the index was there before its tokens, so that its owner gives documents their
         ids. Earlier versions did not store this.
+    whole: the description of all fields, if this is of those of a sketch alone (`of`).
 
     Raises UsageError for names that can't be fields, and if the first sketch is of other fields.
     """
@@ -137,6 +138,7 @@ class IndexMeta(SketchedFields):
     other_schemes: tuple[Scheme, ...] = ()
     external_versions: bool = False
     attached: bool = False
+    whole: IndexMeta | None = None
 
     def __post_init__(self) -> None:
         by_fields = self.scheme.of_fields()
@@ -193,7 +195,7 @@ class IndexMeta(SketchedFields):
             return self
         name = self.full_scheme.sketch(sketch).name
         if name in self.scheme.names:
-            return replace(self, other_schemes=())
+            return replace(self, other_schemes=(), whole=self)
         fields = next(fields for fields in self.sketched if name in fields.scheme.names)
         return IndexMeta(
             fields.scheme,
@@ -202,7 +204,26 @@ class IndexMeta(SketchedFields):
             fields.stop,
             fields.marks_in,
             next=self.next,
+            whole=self,
         )
+
+    @property
+    def judged(self) -> tuple[SketchedFields, ...]:
+        """The fields that judgements on documents are of, whatever sketch these are compared by.
+
+        A document is judged by its text, and without one by the first other fields that it has.
+        """
+        return (self.whole or self).sketched
+
+    @property
+    def judged_paths(self) -> list[str]:
+        """The dotted names of the fields that `judged_text` reads."""
+        return [*dict.fromkeys(name for fields in self.judged for name in fields.text_fields)]
+
+    def judged_text(self, source: Mapping[str, object]) -> str | None:
+        """Return the text that judgements on a document are of, or None if there is none."""
+        texts = (fields.text_at(source) for fields in self.judged)
+        return next((text for text in texts if text is not None), None)
 
     def to_json(self) -> dict[str, object]:
         """Return the description as it is stored, without values that are the defaults."""

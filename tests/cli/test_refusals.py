@@ -64,6 +64,9 @@ SIMILAR = [
     Refusal("similar --text x --id a", "one of --text, --file, --id, --bits, --vector and --batch"),
     Refusal("similar --text x -t 1.5", "threshold 1.5"),
     Refusal("similar --text x --sketch simhash -t 0.5", "--threshold can't be"),
+    Refusal(
+        "query --text x --sketch simhash -t 0.5", "--threshold can't be combined with --sketch"
+    ),
     Refusal("similar --text x -t 0.5 --nearest", "--nearest can't be combined with --threshold"),
     Refusal("similar --text x --other-set", "--other-set requires --batch"),
     Refusal("similar --id nobody", "no document 'nobody'", status=1),
@@ -79,6 +82,14 @@ PAIRS = [
     Refusal("pairs a.doc", "unknown ending"),
     Refusal("pairs a.jsonl --only-between", "--only-between requires --against"),
     Refusal("pairs --against a.jsonl", "--against requires FILES"),
+    *(
+        Refusal(f"pairs a.jsonl {sketch} -t 0.5", f"--threshold can't be combined with {by}")
+        for sketch, by in (
+            ("--sketch simhash", "--sketch simhash, which compares by Hamming distance"),
+            ("--bits n:64", "--sketch n, which compares by Hamming distance: use --distance"),
+            ("--vectors n:4", "--sketch n, which compares by cosine: use --cosine"),
+        )
+    ),
     Refusal("pairs a.jsonl --against a.jsonl", "it is named in --against too"),
     Refusal("pairs a.jsonl --against a.db", "pairs of files are compared with files only"),
     Refusal(
@@ -102,6 +113,12 @@ GROUP = [
     Refusal(
         "group --sketch simhash --threshold 0.8",
         "--threshold can't be combined with --sketch simhash",
+    ),
+    Refusal(
+        "report --sketch simhash -t 0.5", "--threshold can't be combined with --sketch simhash"
+    ),
+    Refusal(
+        "review --sketch simhash -t 0.5", "--threshold can't be combined with --sketch simhash"
     ),
     Refusal("group --distance 3", "so use a threshold, or another sketch"),
     Refusal("group --threshold 0", "similarity above 0"),
@@ -154,6 +171,16 @@ CLEAN = [
     ),
     Refusal("clean in -o out --task 1/2 --collect url", "--collect can't be combined with --task"),
     Refusal("clean a.jsonl -o out --sketch none", "there is no sketch 'none'"),
+    *(
+        Refusal(f"clean {arguments} -t 0.5", f"--threshold can't be combined with --sketch {by}")
+        for arguments, by in (
+            ("a.jsonl --sketch simhash", "simhash, which compares by Hamming distance"),
+            ("in -o out --task 1/2 --sketch simhash", "simhash"),
+            ("a.jsonl --engine spark --sketch simhash", "simhash"),
+            ("a.jsonl --bits n:64", "n, which compares by Hamming distance: use --distance"),
+            ("a.jsonl --vectors n:4", "n, which compares by cosine: use --cosine"),
+        )
+    ),
     Refusal("clean a.jsonl -o - --unit line", "a folder to write to"),
     Refusal("clean a.jsonl -o out --unit line --text-field no", "name the field of the text"),
     Refusal("clean a.jsonl -o out --unit line --text-field n --text-field m", "one --text-field"),

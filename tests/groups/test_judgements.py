@@ -315,6 +315,152 @@ def test_leaders_of_split_templates_are_like_their_duplicates(local: esdedup.Ind
     assert not found.duplicates
 
 
+BESIDE = esdedup.Scheme(
+    [
+        esdedup.MinHash(),
+        esdedup.Vectors(4, 0.9, name="v", fields=["v"]),
+        esdedup.Bits(64, 8, name="h", fields=["h"]),
+        esdedup.MinHash(name="title", fields=["title"]),
+    ]
+)
+"""Sketches of other fields beside the text."""
+BY_OTHER_FIELDS: list[dict[str, Any]] = [
+    {"sketch": "v", "cosine": 0.9},
+    {"sketch": "h", "distance": 8},
+    {"sketch": "title", "threshold": 0.6},
+]
+
+FIELDS = esdedup.Scheme([esdedup.MinHash(), esdedup.MinHash(name="title", fields=["title"])])
+
+
+def similar_in_other_fields(id: str, number: int) -> dict[str, Any]:
+    """A document that is like the others in all fields but its text."""
+    title = f"{words(50, 40)} number{number}"
+    fingerprint = f"{0xFF00 + number:016x}"
+    vector = [1.0, 0.5, 0.25, number / 1000]
+    return {"id": id, "text": words(number), "title": title, "h": fingerprint, "v": vector}
+
+
+UNLIKE = {
+    "id": "u",
+    "text": words(60),
+    "title": words(61),
+    "h": "ffff00ff00ff0000",
+    "v": [0.0, 0.0, 0.0, 1.0],
+}
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Iterator[esdedup.Index]:
+    """An index of documents that are similar in all fields but their texts, and of another one."""
+    with esdedup.open(tmp_path / "a.db", scheme=BESIDE) as opened:
+        opened.add([*(similar_in_other_fields(f"a{n}", n) for n in range(4)), UNLIKE])
+        yield opened
+
+
+@pytest.mark.parametrize("way", BY_OTHER_FIELDS, ids=lambda way: way["sketch"])
+def test_judgements_hold_for_groups_by_other_fields_than_the_text(
+    beside: esdedup.Index, way: dict[str, Any], tmp_path: Path
+) -> None:
+    before = beside.groups(**way)
+    assert sets_of(before) == {frozenset(f"a{n}" for n in range(4))}
+    beside.judgements.judge("a0", "a1", "different")
+    beside.judgements.judge("a0", "u", "duplicate")
+    found = beside.groups(**way)
+    of = group_of(found)
+    assert of["a0"] == of["u"] != of["a1"]
+    assert (found.judged.different, found.judged.duplicates, found.judged.stale) == (1, 1, 0)
+    assert sets_of(beside.regroup(before, ["a0", "u"])) == sets_of(found)
+    beside.dedup("delete", apply=True, log=tmp_path / "log.zst", **way)
+    left = {document.id for document in beside.store.get([*of])}
+    assert left == {"a0", "a1"}
+
+
+@pytest.mark.parametrize("way", BY_OTHER_FIELDS, ids=lambda way: way["sketch"])
+def test_a_judgement_ends_with_its_text_whatever_field_is_compared(
+    beside: esdedup.Index, way: dict[str, Any]
+) -> None:
+    beside.judgements.judge("a0", "a1", "different")
+    changed_fields = similar_in_other_fields("a1", 7)
+    beside.add([{**changed_fields, "text": words(1)}])
+    found = beside.groups(**way)
+    assert (found.judged.different, found.judged.stale) == (1, 0)
+    beside.add([{**changed_fields, "text": words(70)}])
+    again = beside.groups(**way)
+    assert (again.judged.different, again.judged.stale) == (0, 1)
+    of = group_of(again)
+    assert of["a0"] == of["a1"]
+    assert sets_of(beside.regroup(found, ["a0", "a1"])) == sets_of(again)
+
+
+@pytest.mark.parametrize("way", BY_OTHER_FIELDS, ids=lambda way: way["sketch"])
+def test_documents_of_equal_values_are_judged_different_by_their_texts(
+    beside: esdedup.Index, way: dict[str, Any]
+) -> None:
+    beside.add([{**similar_in_other_fields(f"a{n}", 0), "text": words(n)} for n in range(4)])
+    beside.judgements.judge("a1", "a3", "different")
+    of = group_of(beside.groups(**way))
+    assert of["a1"] != of["a3"]
+    # Nobody judged a document of the same text that differs in the field.
+    beside.judgements.judge("a1", "u", "duplicate")
+    beside.add([{**UNLIKE, "id": "z", "text": words(1)}, {**UNLIKE, "text": words(80)}])
+    found = beside.groups(**way)
+    assert found.judged.stale == 1
+    assert frozenset(["u", "z"]) in sets_of(found)
+
+
+@pytest.mark.parametrize("way", BY_OTHER_FIELDS, ids=lambda way: way["sketch"])
+def test_documents_without_a_text_are_judged_by_another_field(
+    beside: esdedup.Index, way: dict[str, Any]
+) -> None:
+    beside.update([{"id": id, "text": None} for id in ("a0", "a1", "u")])
+    beside.judgements.judge("a0", "a1", "different")
+    beside.judgements.judge("a0", "u", "duplicate")
+    of = group_of(beside.groups(**way))
+    assert of["a0"] == of["u"] != of["a1"]
+    beside.update([{"id": "a1", "text": words(1)}])
+    beside.update([{"id": "u", "v": [0.0, 0.0, 1.0, 1.0]}])
+    found = beside.groups(**way)
+    assert (found.judged.different, found.judged.duplicates, found.judged.stale) == (0, 0, 2)
+
+
+def test_the_text_that_another_client_wrote_without_tokens_is_judged(
+    beside: esdedup.Index, tmp_path: Path
+) -> None:
+    beside.judgements.judge("a0", "a2", "different")
+    update(beside.store, [esdedup.Document(id, {"text": words(90)}) for id in ("a0", "a1")])
+    beside.judgements.judge("a0", "a1", "different")
+    found = beside.groups(sketch="title", threshold=0.6)
+    assert (found.judged.different, found.judged.stale) == (1, 1)
+    beside.dedup("delete", groups=found, apply=True, log=tmp_path / "log.zst")
+    left = {document.id for document in beside.store.get([*group_of(found)])}
+    assert left == {"a0", "a1", "u"}
+
+
+@pytest.mark.parametrize("way", BY_OTHER_FIELDS, ids=lambda way: way["sketch"])
+@pytest.mark.parametrize("changed", ["a0", "u"])
+def test_nothing_is_removed_by_a_judgement_whose_text_changed_since(
+    beside: esdedup.Index, way: dict[str, Any], changed: str, tmp_path: Path
+) -> None:
+    beside.judgements.judge("a0", "u", "duplicate")
+    plan = beside.dedup("delete", log=tmp_path / "log.zst", **way)
+    beside.update([{"id": changed, "text": words(90)}])
+    done = plan.apply().report
+    assert done is not None
+    assert beside.store.get(["u"])
+    assert any("'text' changed" in f.reason or "is gone" in f.reason for f in done.failures)
+
+
+@pytest.mark.on_every_server
+def test_a_verdict_holds_for_groups_by_the_title(place: Place) -> None:
+    with esdedup.open(place.target, place.index, scheme=FIELDS) as index:
+        index.add([similar_in_other_fields(f"a{n}", n) for n in range(3)])
+        index.judgements.judge("a0", "a1", "different")
+        of = group_of(index.groups(sketch="title", threshold=0.6))
+        assert of["a0"] == of["a2"] != of["a1"]
+        index.judgements.drop()
+
+
 @pytest.mark.on_every_server
 def test_judged_ids_of_any_form_are_kept(index: esdedup.Index) -> None:
     ids = ["2024-01-01", "2024-01-02", "abc", "7", "true"]
@@ -412,6 +558,20 @@ def test_judgements_hold_after_a_switch_to_another_normalisation(local: esdedup.
     assert (kept.left, kept.right, kept.normalisation) == ("a", "b", esdedup.Normalisation())
     of = group_of(local.groups(threshold=0.6))
     assert of["a"] != of["b"]
+
+
+def test_judgements_of_another_normalisation_hold_for_groups_by_another_field(
+    beside: esdedup.Index,
+) -> None:
+    former = esdedup.Normalisation("NFC", casefold=False)
+    left, right = normalised_digests([words(0), words(1)], former)[1]
+    beside.judgements.write([Judgement("a0", "a1", "different", (left, right), former)])
+    found = beside.groups(sketch="title", threshold=0.6)
+    of = group_of(found)
+    assert of["a0"] != of["a1"]
+    assert found.judged.different == 1
+    # The judgements are the same for whoever reads them while documents are removed.
+    assert found.judgements.acting == beside.judgements.read().acting
 
 
 PAIRS = st.tuples(st.integers(0, 11), st.integers(0, 11))

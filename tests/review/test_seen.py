@@ -180,6 +180,80 @@ def test_a_group_is_not_taken_apart_after_a_text_of_it_changed(
         assert each.digests == (digests[each.left], digests[each.right])
 
 
+BESIDE = esdedup.Scheme(
+    [
+        esdedup.MinHash(),
+        esdedup.Vectors(4, 0.9, name="v", fields=["v"]),
+        esdedup.Bits(64, 8, name="h", fields=["h"]),
+        esdedup.MinHash(name="title", fields=["title"]),
+    ]
+)
+BY_OTHER_FIELDS = pytest.mark.parametrize(
+    "way",
+    [
+        {"sketch": "v", "cosine": 0.9, "threshold": 0.8},
+        {"sketch": "h", "distance": 8},
+        {"sketch": "title", "threshold": 0.6},
+    ],
+    ids=["v", "h", "title"],
+)
+
+
+def visiting_by_another_field(file: Path, way: dict[str, Any]) -> Visitor:
+    """A visitor of a group of three documents that are similar in all fields but their texts."""
+    documents = [
+        {
+            "id": f"a{number}",
+            "text": words(number, 60),
+            "title": f"{TEXT} number{number}",
+            "h": f"{0xFF00 + number:016x}",
+            "v": [1.0, 0.5, 0.25, number / 1000],
+        }
+        for number in (1, 2, 3)
+    ]
+    visitor = visiting(file, documents, scheme=BESIDE, **way)
+    visitor.settled("/groups")
+    return visitor
+
+
+@BATCHES
+@BY_OTHER_FIELDS
+def test_a_group_by_another_field_is_taken_apart(
+    tmp_path: Path, way: dict[str, Any], opened: Callable[[Visitor], Callable[[], Any]]
+) -> None:
+    visitor = visiting_by_another_field(tmp_path / "a.db", way)
+    with esdedup.open(tmp_path / "a.db") as other:
+        press = opened(visitor)
+        other.update([{"id": "a3", "text": CHANGED}])
+        answer = press()
+        assert answer.status_code == 400
+        assert "the text of &#39;a3&#39; has changed since you saw it" in answer.text.lower()
+        assert not other.judgements.read()
+        assert opened(visitor)().status_code == 200
+        assert {each.verdict for each in other.judgements.read().pairs} == {"different"}
+        found = other.groups(**way)
+        assert found.judged.different == len(other.judgements.read().pairs)
+        assert found.judged.stale == 0
+        visitor.post("/undo?from=judge")
+        assert not other.judgements.read()
+        assert "a3" in plain(visitor.get("/group?id=a1").text)
+
+
+@pytest.mark.parametrize("path", PAGES[:2])
+@BY_OTHER_FIELDS
+def test_a_verdict_on_a_pair_changes_the_groups_by_another_field(
+    tmp_path: Path, way: dict[str, Any], path: str
+) -> None:
+    visitor = visiting_by_another_field(tmp_path / "a.db", way)
+    address, left, right = form(visitor, path, "different")
+    visitor.post(address)
+    groups = visitor.review.group_search.groups()
+    assert groups is not None
+    of = dict(zip(groups.ids, groups.representative.tolist(), strict=True))
+    assert of[left] != of[right]
+    assert groups.duplicates == 1
+
+
 @BATCHES
 def test_a_group_is_not_taken_apart_over_the_verdict_of_another_person(
     visitor: Visitor, other: esdedup.Index, opened: Callable[[Visitor], Callable[[], Any]]

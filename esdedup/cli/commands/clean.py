@@ -186,6 +186,7 @@ def _rule(grouping: Grouping, scheme: Scheme | None) -> str:
     """
     if grouping.exact:
         return "documents with the text of another"
+    options.check_limits(scheme, grouping.limits)
     sketch = (scheme or Scheme.of_texts(grouping.limits)).chosen(grouping.limits)
     return f"documents with a {sketch.measure.within(sketch.settled(grouping.limits))}"
 

@@ -12,7 +12,7 @@ from esdedup import Limits, Scheme, UsageError
 from esdedup.cli import output
 from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, warn_of_records
-from esdedup.cli.options import Target, as_json, refuse
+from esdedup.cli.options import Target, as_json, check_limits, refuse
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
 from esdedup.cli.surroundings import surroundings
@@ -149,6 +149,7 @@ def _in_files(
 ) -> None:
     """Show the pairs of files. The exit status is 1 if records were skipped."""
     scheme, text_field = of_files.scheme_and_fields(limits.distance, cosine=limits.cosine)
+    check_limits(scheme, limits)
     with dead_letter as letters, ExitStack() as opened:
         against = sets.against or []
         with output.Progress("Sketching", total_bytes([*files, *against])) as progress:

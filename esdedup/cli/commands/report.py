@@ -4,7 +4,7 @@ from pathlib import Path
 
 from esdedup import Grouping
 from esdedup.cli.command import setting
-from esdedup.cli.options import Target, as_json
+from esdedup.cli.options import Target, as_json, check_limits
 from esdedup.cli.output import Progress, check_folder, message, print_facts, print_json, write_page
 from esdedup.cli.setting_names import with_options
 from esdedup.results import Report
@@ -29,6 +29,7 @@ def report_command(
     check_folder("--output", file)
     Report.check_page("--output", file)
     with target.open() as index, Progress() as progress:
+        check_limits(index.scheme, grouping.limits)
         report = index.report(
             work=index.location.work_folder("report"), on_step=progress.step, grouping=grouping
         )

@@ -6,7 +6,7 @@ import typer
 
 from esdedup import Grouping, admin
 from esdedup.cli.command import setting
-from esdedup.cli.options import Target
+from esdedup.cli.options import Target, check_limits
 from esdedup.cli.output import message
 from esdedup.cli.setting_names import with_options
 
@@ -32,6 +32,7 @@ def review_command(
     of group and dedup respect. Without --write it changes nothing.
     """
     with target.open() as index:
+        check_limits(index.scheme, grouping.limits)
         location = index.location
     pages = admin.ReviewPages(grouping, write, show or (), image, with_options)
 

@@ -178,6 +178,7 @@ def query_command(
     limits = search.limits(limits)
     with target.open() as index:
         limits = search.chosen(index, limits)
+        check_limits(index.scheme, limits)
         query = search.query(index, limits)
         print_json(index.request_body_of(query, limits, collapse=collapse))
         message(index.store.unattached().warning)

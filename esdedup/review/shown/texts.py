@@ -21,7 +21,7 @@ from esdedup.review.shown.difference import (
     pieces,
 )
 from esdedup.sketch.sketch import normalised_digests
-from esdedup.stores.fields import text_at, value_at
+from esdedup.stores.fields import value_at
 from esdedup.stores.judgements import Judgement
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.characters import count
@@ -157,10 +157,6 @@ def _compared(
     documents: Sequence[Document], meta: IndexMeta, comparison: PairDetails
 ) -> _ComparedTexts:
     left_document, right_document = documents
-    texts = (
-        text_at(left_document.source, meta.text_fields) or "",
-        text_at(right_document.source, meta.text_fields) or "",
-    )
     shown_texts = (
         meta.shown_text(left_document.source),
         meta.shown_text(right_document.source),
@@ -178,6 +174,8 @@ def _compared(
         note = message("The texts are equal.")
     elif all(span.kind == "ignored" for span in spans[0]):
         note = message("No word differs, only what the comparison ignores.")
+    # The page of a verdict shows the text, also of documents that were compared by another field.
+    texts = [meta.judged_text(document.source) or "" for document in documents]
     left_digest, right_digest = normalised_digests(texts, meta.scheme.normalisation)[1]
     equal = left_digest == right_digest
     measure = measured(comparison.similarity, comparison.distance, equal=equal)
