@@ -36,7 +36,7 @@ from esdedup.search.scopes import scope_paths
 from esdedup.sketch.kinds.base import ValueField
 from esdedup.stores.changes import merged
 from esdedup.stores.fields import has_field, only, quoted, text_of, value_at
-from esdedup.stores.plain_values import in_memory
+from esdedup.stores.plain_values import in_memory, is_nan
 from esdedup.tabular import ArrowStream, Frame, require_pyarrow
 from esdedup.text.arrays import I64
 
@@ -239,6 +239,8 @@ class InMemory:
             column = self.column(name)
             becomes_list = any(map(_is_single, values))
             if becomes_list:
+                # NaN is no value.
+                values = [None if is_nan(value) else value for value in values]
                 values = [[value] if _is_single(value) else value for value in values]
             for row, new in new_values.items():
                 values[row] = new.values.get(path, values[row])

@@ -33,6 +33,7 @@ def read_values(column: Column) -> list[object]:
     A time beyond the calendar of Python is a text of its year.
     """
     if hasattr(column, "to_physical") and _has_times(column.dtype):
+        require_pyarrow("Times in frames of Polars need")
         column = column.to_arrow()
     elif _has_type_of_arrow(column):
         column = column.array.__arrow_array__()

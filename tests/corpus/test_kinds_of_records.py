@@ -272,7 +272,7 @@ STORED = [
     (IN_BERLIN, "2024-05-01T10:00:00Z"),
     (pd.NaT, None),
     (decimal.Decimal(10**15), 10**15),
-    ({"a": [np.int8(1), ID, (1, 2)]}, {"a": [1, str(ID), [1, 2]]}),
+    ({"a": np.int8(1), "b": ID, "c": (1, 2)}, {"a": 1, "b": str(ID), "c": [1, 2]}),
 ]
 
 

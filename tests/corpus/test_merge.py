@@ -201,6 +201,9 @@ def test_nan_is_no_value(setting: str) -> None:
     # A column that is not changed keeps its values.
     expected = [[2.5], None] if setting == "collect" else [2.5, np.nan]
     assert repr(prices) == repr(expected)
+    of_arrow = esdedup.dedup(table, **how).kept["price"].to_pylist()
+    of_polars = esdedup.dedup(imported("polars").DataFrame(table), **how).kept["price"].to_list()
+    assert repr(of_arrow) == repr(of_polars) == repr(expected).replace("np.float64(nan)", "nan")
     lines = [f'{{"text": "{COPY}", "price": NaN}}', f'{{"text": "{COPY}", "price": 2.5}}']
     Path("in.jsonl").write_text("\n".join(lines))
     esdedup.clean("in.jsonl", "out.jsonl", **how)
