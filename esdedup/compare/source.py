@@ -205,7 +205,14 @@ def read_chunk(
         return _read_columns(plan, documents, is_numbered=is_numbered)
     records = [*(chunk.records() if columns is None else columns.records())]
     fields = plan.meta.text_fields
-    items, bad = documents_of(records, plan.meta, id_field, stored=not is_numbered)
+    documents_among = partial(
+        documents_of, meta=plan.meta, id_field=id_field, stored=not is_numbered
+    )
+    items, bad = documents_among(records)
+    if bad and columns is not None:
+        # A dead letter has the record as it came, which these columns lack.
+        records = [*chunk.records()]
+        items, bad = documents_among(records)
     read_documents = [Document(item.id, item.record.source) for item in items]
     part = part_of_texts(
         Strings.of(item.id for item in items),

@@ -298,11 +298,13 @@ def _place_of(text: str, start: int, path: str) -> tuple[int, int]:
         return by_key[path].start, by_key[path].end
     for cut, character in enumerate(path):
         if character == "." and path[:cut] in by_key:
-            member, path_below = by_key[path[:cut]], path[cut + 1 :]
-            if isinstance(member.value, list):
+            member = by_key[path[:cut]]
+            if value_at({path[:cut]: member.value}, path) is None:
+                continue
+            if not isinstance(member.value, dict):
+                # The strings of a list of objects are several.
                 raise ValueError
-            if isinstance(member.value, dict) and value_at(member.value, path_below) is not None:
-                return _place_of(text, member.start, path_below)
+            return _place_of(text, member.start, path[cut + 1 :])
     raise ValueError
 
 

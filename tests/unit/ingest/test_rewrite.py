@@ -19,7 +19,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from esdedup.exceptions import InputError, StoreError, UsageError
@@ -195,6 +195,12 @@ OBJECTS = st.recursive(
     path=st.sampled_from(["text", "a", "a.b", "a.text", "a.b.text", 'a".b']),
     new=text,
     is_array=st.booleans(),
+)
+@example(
+    pairs=Pairs([("a", []), ("a.b", Pairs([("text", "xx")]))]),
+    path="a.b.text",
+    new="yy",
+    is_array=False,
 )
 def test_a_new_text_replaces_a_string_and_nothing_else(
     tmp_path: Path, pairs: Pairs, path: str, new: str, is_array: bool
