@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from esdedup.cleaning.contained import Evidence
@@ -123,13 +123,13 @@ def rest_of(marked: str) -> str:
     """Return what stays of a text whose cut characters are "#"."""
     first, *others = re.split(r"#(?:[#,]|\s+(?=#))*", marked)
     rest = first
-    for other in others:
+    for number, other in enumerate(others, 1):
         before, after = re.search(r"\s*\Z", rest), re.match(r"\s*", other)
         assert before
         assert after
         blanks = [before[0], after[0]]
         rest, other = rest.rstrip(), other.lstrip()
-        if not rest or (not other and len(others) == 1):
+        if not rest or (not other and number == len(others)):
             blanks = [blanks[0] if not rest else blanks[1]]
         kept = [blank for blank in blanks if blank] or [""]
         rest += max(reversed(kept), key=lambda blank: blank.count("\n")) + other
@@ -149,6 +149,7 @@ TEXT = st.lists(st.sampled_from("abcdefg"), max_size=40).map(" ".join)
     st.sampled_from([0.3, 0.5, 0.8, 1.0]),
     st.sampled_from([1, 2, 100]),
 )
+@example(["a a b a a a a a"], [], [(0, "", "a", 2)], 0.3, 1)
 def test_what_holds_an_item_is_as_by_brute_force(
     items: list[str],
     others: list[str],
