@@ -168,7 +168,7 @@ class InMemory:
     def check_mask(self, text_field: str) -> None:
         """Raise UsageError for texts that can't be changed: nested ones, and those of a transform.
 
-        What is cut from a text has its place in the text that is compared.
+        Cuts are places in the text that is compared.
         """
         if self.column_names is None:
             return
@@ -188,7 +188,7 @@ class InMemory:
     def check_merge(self, merge: Merge) -> None:
         """Raise UsageError for a field whose values can't be merged.
 
-        It is no column, or a column of which no lists can be made. Texts have no fields.
+        Records that are texts have no fields, and of some columns no lists can be made.
         """
         names = self.column_names
         for path in merge.paths:
@@ -239,7 +239,7 @@ class InMemory:
             column = self.column(name)
             becomes_list = any(map(_is_single, values))
             if becomes_list:
-                # NaN is no value.
+                # NaN is a missing value, of which no list is made.
                 values = [None if is_nan(value) else value for value in values]
                 values = [[value] if _is_single(value) else value for value in values]
             for row, new in new_values.items():

@@ -408,7 +408,7 @@ class Groups(Tabular):
         return digest_of_words(self.digests[row])
 
     def judged_digest(self, row: int) -> str:
-        """Return the digest of the text of a row that judgements are of, as it was read."""
+        """Return the digest of the judged text of a row, as it was read."""
         judged = self.digests if self.judged_digests is None else self.judged_digests
         return digest_of_words(judged[row])
 
@@ -570,7 +570,7 @@ def _with_judged_texts(
 
 
 def _judged_words(store: Store, meta: IndexMeta, ids: Sequence[str]) -> U64:
-    """Return the digests of the texts of documents that judgements are of, as of `Columns`."""
+    """Return the digests of the judged texts of documents, as `Columns.judged`."""
     documents = store.get(ids, meta.judged_paths)
     digest_of = judged_digests(documents, meta, meta.scheme.normalisation)
     return known_digest_words([*map(digest_of.get, ids)])

@@ -271,12 +271,12 @@ def _distinct(values: Iterable[object]) -> list[object]:
 
 
 def _comparable(value: object) -> str:
-    """Return what is equal for equal values. As JSON, 1, 1.0 and true differ, not 1.0 and 1.00."""
+    """Return a key that equal values share. As JSON, 1, 1.0 and true differ, not 1.0 and 1.00."""
     return json_of_leaves(value, _comparable_leaf, sort_keys=True)
 
 
 def _comparable_leaf(leaf: object) -> str:
-    """Return what is equal for equal values that are neither lists nor objects."""
+    """Return the key of a value that is neither a list nor an object."""
     if isinstance(leaf, Number):
         return _plain_digits(leaf.digits)
     if not isinstance(leaf, datetime.timedelta | np.timedelta64):

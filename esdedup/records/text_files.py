@@ -120,7 +120,7 @@ def check_encoding(encoding: str | None) -> None:
 
 def begins_with(stream: io.TextIOWrapper, character: str) -> bool:
     """Return whether a text that was not read yet begins with a character, after spaces."""
-    # A byte that is no text counts: what follows it does not begin the file.
+    # A file with an invalid byte before the character begins with that byte.
     head = stream.buffer.peek(_HEAD).decode(stream.encoding, "replace")  # type: ignore[attr-defined]
     return bool(head.lstrip("\ufeff \t\r\n")[:1] == character)
 

@@ -177,7 +177,7 @@ class Entry:
 
 
 def require_new(path: Path) -> None:
-    """Raise UsageError if a log can't be created there, so that no search is done in vain."""
+    """Raise UsageError if a log can't be created there, before a search, which takes time."""
     if path.exists():
         raise _unusable(path, errno.EEXIST)
     if not path.parent.is_dir():

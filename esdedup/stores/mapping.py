@@ -209,7 +209,7 @@ class IndexMeta(SketchedFields):
 
     @property
     def judged(self) -> tuple[SketchedFields, ...]:
-        """The fields that judgements on documents are of, whatever sketch these are compared by.
+        """The fields whose texts people judge, whatever sketch compares the documents.
 
         A document is judged by its text, and without one by the first other fields that it has.
         """

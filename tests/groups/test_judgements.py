@@ -570,7 +570,7 @@ def test_judgements_of_another_normalisation_hold_for_groups_by_another_field(
     of = group_of(found)
     assert of["a0"] != of["a1"]
     assert found.judged.different == 1
-    # The judgements are the same for whoever reads them while documents are removed.
+    # All clients read the same judgements while documents are removed.
     assert found.judgements.acting == beside.judgements.read().acting
 
 
