@@ -13,8 +13,10 @@ from urllib.parse import urlencode
 
 from elastic_transport import (
     ApiResponseMeta,
+    BaseNode,
     ConnectionTimeout,
     HttpHeaders,
+    NodePool,
     SerializationError,
     SerializerCollection,
     TlsError,
@@ -40,6 +42,8 @@ _SHOWN_BYTES = 2_000
 """Bytes kept of an answer that is not JSON, for messages."""
 _ERRORS = range(300, 600)
 """Statuses that are returned, not raised."""
+_ATTEMPTS = 100
+"""Number of times to choose a node while other threads lose one or get it back."""
 
 
 class Link:
@@ -57,6 +61,8 @@ class Link:
             # It may have them in certificates, or in what signs its requests.
             self.has_credentials = True
             self._transport, credentials = _transport_of(client)
+        if isinstance(self._transport, Transport):
+            self._transport.node_pool = _SharedNodes(self._transport.node_pool)
         self._closes = client is None
         self._headers = {"accept": "application/json", **credentials}
         if connection.compress:
@@ -119,6 +125,25 @@ class Link:
         with suppress(InvalidHeader):
             return Retry().parse_retry_after(retry_after) if retry_after else None
         return None
+
+
+class _SharedNodes(NodePool):
+    """The nodes of another pool, chosen also while other threads mark some dead or alive.
+
+    `NodePool.get` iterates without a lock over a dictionary that these threads change, and Python
+    then raises RuntimeError. No request has been sent at that time.
+    """
+
+    def __init__(self, pool: NodePool) -> None:
+        # Nodes that a client of the application loses are lost here too, and the reverse.
+        self.__dict__ = pool.__dict__
+
+    def get(self) -> BaseNode:
+        """Return the node for the next request."""
+        for _ in range(_ATTEMPTS):
+            with suppress(RuntimeError):
+                return super().get()
+        return super().get()
 
 
 class _Bodies(SerializerCollection):
