@@ -404,11 +404,11 @@ class Groups(Tabular):
         return Member(self.ids[row], float(self.value[row]), self.measure, place)
 
     def digest(self, row: int) -> str:
-        """Return the digest of a row's text, as it was read."""
+        """Return the digest of the text that was read for a row."""
         return digest_of_words(self.digests[row])
 
     def judged_digest(self, row: int) -> str:
-        """Return the digest of the judged text of a row, as it was read."""
+        """Return the digest of the judged text that was read for a row."""
         judged = self.digests if self.judged_digests is None else self.judged_digests
         return digest_of_words(judged[row])
 

@@ -2,7 +2,8 @@
 
 A document is changed only if its text, scope and label, and those of its representative, are still
 those that were compared. It is logged whole first, and then changed only if no client has changed
-it since (`stores.changes`). A document whose representative disappears meanwhile is restored.
+it since (`stores.changes`). If its representative disappears during the removal, the document is
+restored.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ class IndexMeta(SketchedFields):
 
     @property
     def judged(self) -> tuple[SketchedFields, ...]:
-        """The fields whose texts people judge, whatever sketch compares the documents.
+        """Return the fields whose texts people judge, whatever sketch compares the documents.
 
         A document is judged by its text, and without one by the first other fields that it has.
         """
@@ -217,7 +217,7 @@ class IndexMeta(SketchedFields):
 
     @property
     def judged_paths(self) -> list[str]:
-        """The dotted names of the fields that `judged_text` reads."""
+        """Return the dotted names of the fields that `judged_text` reads."""
         return [*dict.fromkeys(name for fields in self.judged for name in fields.text_fields)]
 
     def judged_text(self, source: Mapping[str, object]) -> str | None:

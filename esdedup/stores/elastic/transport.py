@@ -128,7 +128,7 @@ class Link:
 
 
 class _SharedNodes(NodePool):
-    """The nodes of another pool, chosen also while other threads mark some dead or alive.
+    """Choose among the nodes of another pool, also while threads mark some as dead or alive.
 
     `NodePool.get` iterates without a lock over a dictionary that these threads change, and Python
     then raises RuntimeError. No request has been sent at that time.
