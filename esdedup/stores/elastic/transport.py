@@ -62,7 +62,10 @@ class Link:
             self.has_credentials = True
             self._transport, credentials = _transport_of(client)
         if isinstance(self._transport, Transport):
-            self._transport.node_pool = _SharedNodes(self._transport.node_pool)
+            nodes = self._transport.node_pool
+            # A pool of a class of the application keeps its own way to choose.
+            if type(nodes) is NodePool:
+                self._transport.node_pool = _SharedNodes(nodes)
         self._closes = client is None
         self._headers = {"accept": "application/json", **credentials}
         if connection.compress:
